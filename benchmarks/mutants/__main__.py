@@ -17,8 +17,8 @@ tests that name or import the module or name the function, ``suite`` also the ot
 ``SUITES``, and ``whole`` all tests. The whole suite kills at least as many mutants as fewer tests
 do. ``--tier`` selects the tests by their markers. Equivalent mutants count as survivors.
 
-A kill counts only if the failing test passes on the unchanged copy; a test that fails there is
-skipped from then on. A mutant is also killed by the time limits: ``--cpu`` seconds of processor
+A kill counts only if the failing test passes on the unchanged copy. At the end, all these tests run
+there once; the mutants of a test that fails there are tested again without it. A mutant is also killed by the time limits: ``--cpu`` seconds of processor
 time per process, and ``--wall`` seconds per pytest run.
 
 RESULTS has one JSON object per line, written after each mutant. A new run with the same output
@@ -41,7 +41,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import asdict, fields
 from pathlib import Path
@@ -167,12 +167,16 @@ class Copy:
         for compiled in path.parent.glob(f"__pycache__/{path.stem}.*"):
             compiled.unlink()
 
-    def failure(self, tests: list[str]) -> str | None:
-        """Return the first test that fails, or a description of another failure; None if all tests
-        pass."""
-        command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "--tb=no"]
-        command += [f"--basetemp={self.root.parent / 'tests'}", *tests, "-m", self.tier]
-        command += ["-p", "benchmarks.mutants.order"]
+    def failures(self, tests: Collection[str], *, first: bool = True) -> list[str]:
+        """Return the tests that fail, or a description of another failure.
+
+        Args:
+            tests: files or names of tests
+            first: True to stop at the first failure
+        """
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--tb=no"]
+        command += ["-p", "benchmarks.mutants.order", "-m", self.tier, *["-x"] * first]
+        command += [f"--basetemp={self.root.parent / 'tests'}", *tests]
         command += [f"--deselect={test}" for test in self.left_out]
         began = subprocess.Popen(
             command, cwd=self.root, env={**os.environ, "PYTHONPATH": str(self.root)}, text=True, start_new_session=True,
@@ -182,39 +186,38 @@ class Copy:
         try:
             output, _ = began.communicate(timeout=self.wall)
         except subprocess.TimeoutExpired:
-            return "time-out"
+            return ["time-out"]
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(began.pid, signal.SIGKILL)
         if began.returncode in (0, 5):
-            return None
-        if began.returncode == 1 and (
-            found := re.search(r"^(?:FAILED|ERROR) (.+?)(?: - |$)", output, re.MULTILINE)
-        ):
-            return found[1]
-        return "time-out" if began.returncode < 0 else "import error"
+            return []
+        failed = re.findall(r"^(?:FAILED|ERROR) (.+?)(?: - |$)", output, re.MULTILINE)
+        if began.returncode == 1 and failed:
+            return failed
+        return ["time-out" if began.returncode < 0 else "import error"]
 
     def killer(self, mutant: Mutant, reaches: Sequence[str]) -> str | None:
-        """Return the test of these reaches that kills the mutant; None if the mutant survives."""
+        """Return the test of these reaches that fails with the mutant; None if it survives."""
         source = (self.root / mutant.file).read_bytes()
         files = suites(self.root, mutant)
-        for tests in (files[reach] for reach in reaches):
-            while tests:
-                self.write(
-                    mutant.file,
-                    source[: mutant.start] + mutant.after.encode() + source[mutant.stop :],
-                )
-                found = self.failure(tests)
-                self.write(mutant.file, source)
-                if found is None:
-                    break
-                if "::" not in found or found in self.passing:
-                    return found
-                if self.failure([found]) is None:
-                    self.passing.add(found)
-                    return found
-                self.left_out.add(found)
+        changed = source[: mutant.start] + mutant.after.encode() + source[mutant.stop :]
+        self.write(mutant.file, changed)
+        try:
+            for tests in filter(None, (files[reach] for reach in reaches)):
+                if failed := self.failures(tests):
+                    return failed[0]
+        finally:
+            self.write(mutant.file, source)
         return None
+
+    def false_killers(self, killers: Collection[str]) -> set[str]:
+        """Return the tests that fail on the unchanged tree, too, and leave them out from now on."""
+        tests = {killer for killer in killers if "::" in killer} - self.passing
+        failed = tests.intersection(self.failures(sorted(tests), first=False) if tests else ())
+        self.passing |= tests - failed
+        self.left_out |= failed
+        return failed
 
 
 def processor_seconds() -> float:
@@ -241,27 +244,36 @@ def run(tree: Copy, chosen: list[Mutant], reach: str, output: Path) -> None:
             only by tests that are farther away
     """
     done = read(output)
-    for mutant in chosen:
-        row = done.get(mutant)
-        if row is not None and row["killed"]:
-            continue
-        tested = 0 if row is None else 1 + REACHES.index(row["reach"])
-        reaches = REACHES[tested : 1 + REACHES.index(reach)]
-        if not reaches:
-            continue
-        began = time.monotonic(), processor_seconds()
-        killer = tree.killer(mutant, reaches)
-        taken = {
-            "seconds": time.monotonic() - began[0],
-            "cpu_seconds": processor_seconds() - began[1],
-        }
-        result = {"killed": killer is not None, "by": killer, "reach": reach}
-        with output.open("a") as stream:
-            line = json.dumps({**asdict(mutant), **result, **taken}, ensure_ascii=False)
-            stream.write(line + "\n")
-        print(f"{mutant} {killer or 'survived'}", flush=True)
+    while pending := [mutant for mutant in chosen if _lacking(done.get(mutant), reach)]:
+        for mutant in pending:
+            reaches = _lacking(done.get(mutant), reach)
+            began = time.monotonic(), processor_seconds()
+            killer = tree.killer(mutant, reaches)
+            row = {
+                **asdict(mutant),
+                "killed": killer is not None,
+                "by": killer,
+                "reach": reach,
+                "seconds": time.monotonic() - began[0],
+                "cpu_seconds": processor_seconds() - began[1],
+            }
+            done[mutant] = row
+            with output.open("a") as stream:
+                stream.write(json.dumps(row, ensure_ascii=False) + "\n")
+            print(f"{mutant} {killer or 'survived'}", flush=True)
+        killers = {done[mutant]["by"] for mutant in chosen if done[mutant]["killed"]}
+        false = tree.false_killers(killers)
+        done = {mutant: row for mutant, row in done.items() if row["by"] not in false}
     for test in sorted(tree.left_out):
         print(f"skipped, because this test fails on the unchanged tree: {test}")
+
+
+def _lacking(row: dict[str, Any] | None, reach: str) -> Sequence[str]:
+    """Return the reaches whose tests a mutant with this row still needs."""
+    if row is not None and row["killed"]:
+        return ()
+    tested = 0 if row is None else 1 + REACHES.index(row["reach"])
+    return REACHES[tested : 1 + REACHES.index(reach)]
 
 
 def print_table(output: Path) -> None:
