@@ -46,7 +46,8 @@ FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef
 class Mutant:
     """A change of the bytes ``start:stop`` of ``file`` to ``after``.
 
-    ``occurrence`` counts the kind within the function.
+    ``occurrence`` counts the kind within the function. ``promise`` is what the change breaks, if it
+    was written by hand.
     """
 
     folder: str
@@ -59,6 +60,7 @@ class Mutant:
     after: str
     start: int
     stop: int
+    promise: str = ""
 
     @property
     def key(self) -> Key:

@@ -1,6 +1,7 @@
 """A fit that ends at the mean gives a warning with the reason: outliers, noise, a better method."""
 
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -8,8 +9,10 @@ from numpy.random import default_rng
 from numpy.testing import assert_allclose
 
 from partirvm import RVMRegressor, Warp
+from partirvm.data import ArraySource
 from partirvm.errors import DataWarning
-from partirvm.fit.judged import Farthest, _described, _losses
+from partirvm.execution import LocalExecutor
+from partirvm.fit.judged import RIVALS, Farthest, RivalLosses, _described, _losses, judged
 
 
 def oblique_wave(n, frequency, seed=0, d=10):
@@ -127,6 +130,27 @@ def test_errors_of_least_squares_and_of_the_mean_follow_their_definitions():
     losses = _losses(X, t, new)
     assert_allclose(losses["least squares"], 0.0, atol=1e-20)
     assert_allclose(losses["mean"], (t[100:, 0] - t[:100].mean()) ** 2)
+
+
+@pytest.mark.parametrize(("loss", "better"), [(0.80, "trees"), (0.82, "")])
+def test_a_rival_is_clearly_better_from_nine_tenths_of_the_error(monkeypatch, loss, better):
+    """The mean has an RMSE of 1 on all left-out rows; √.80 is below .9, √.82 above."""
+
+    def losses(X, t, new):
+        return {"mean": np.ones(new.sum()), "trees": np.full(new.sum(), loss)}
+
+    monkeypatch.setitem(RIVALS, "RMSE", RivalLosses(losses, 0.5))
+    scaling = SimpleNamespace(inputs=lambda X: X)
+    problem = SimpleNamespace(
+        likelihood=SimpleNamespace(loss_name="RMSE"), empty=SimpleNamespace(scaling=scaling)
+    )
+    spec = SimpleNamespace(problem=problem, request=SimpleNamespace(seed=0))
+    executor = LocalExecutor(1)
+    verdict = judged(spec, ArraySource(np.ones((200, 1)), np.arange(200.0)), executor)
+    executor.close()
+    assert verdict.better == better
+    assert verdict.own == pytest.approx(1.0)
+    assert verdict.losses == {"trees": pytest.approx(np.sqrt(loss))}
 
 
 def test_noise_without_structure_is_reported():

@@ -51,6 +51,18 @@ def test_the_evidence_is_the_normal_density_with_this_covariance():
     assert found == pytest.approx(expected, rel=1e-10)
 
 
+def test_the_evidence_of_several_targets_is_the_sum_of_their_evidences():
+    """So is its derivative: each target has the same covariance, and they are independent."""
+    X, y = arm(20, 2)
+    K = dense(X, np.ones(20), FIT.kernel, problem_of(X, y), FIT)
+    targets = np.column_stack([y, 2.0 * np.cos(X[:, 0]), y[::-1]])
+    value, slopes = process_evidence(np.asfortranarray(K), targets)
+    alone = [process_evidence(np.asfortranarray(K), t[:, None]) for t in targets.T]
+    densities = multivariate_normal(np.zeros(20), K).logpdf(targets.T)
+    assert value == pytest.approx(densities.sum(), rel=1e-10)
+    assert_allclose(slopes, sum(slope for _, slope in alone), rtol=1e-8, atol=1e-9)
+
+
 @pytest.mark.parametrize("noise", [None, 0.2])
 @pytest.mark.parametrize(
     "kernel",

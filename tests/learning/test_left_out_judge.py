@@ -46,6 +46,25 @@ def test_left_out_rows_are_predicted_by_the_exact_process():
     assert_allclose(losses, (y[new] - mean) ** 2, rtol=1e-6, atol=1e-9)
 
 
+def test_errors_of_left_out_rows_count_by_their_weights():
+    """A row of weight w has w times the loss, for the kernel and for its rivals."""
+    X, y = product(500)
+    order = default_rng(0).permutation(500)
+    w = np.where(np.isin(np.arange(500), order[-125:]), np.tile([0.5, 4.0], 250), 1.0)
+    fit = ProcessFit(Gaussian(0.3), np.log(2.0), np.log(0.05))
+
+    def losses(weights):
+        with sample_of(X, y, weights) as sample:
+            judge = judge_of(sample, problem_of(X, y, Gaussian(0.3)), order)
+            return judge.losses(fit), judge.rivals["nearest rows"], np.sort(judge.new)
+
+    weighted, weighted_rival, new = losses(w)
+    plain, plain_rival, _ = losses(None)
+    assert set(w[new]) == {0.5, 4.0}
+    assert_allclose(weighted, w[new] * plain, rtol=1e-9)
+    assert_allclose(weighted_rival, w[new] * plain_rival, rtol=1e-9)
+
+
 def judge_with(rivals):
     """Return a judge whose rivals have these squared errors."""
     judge = LeftOutJudge(None, None, np.arange(3), np.arange(4))

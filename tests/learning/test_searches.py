@@ -4,11 +4,13 @@ in ``learning``."""
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from sampling import arm, problem_of, sample_of
 
+from partirvm.core.termination import Termination
 from partirvm.learning import SEARCHES
 from partirvm.learning.level_variances import TABLES
-from partirvm.learning.search import SearchSettings, learning_options
+from partirvm.learning.search import SearchSettings, kernel_record, learning_options
 from partirvm.likelihoods import GAUSSIAN, LIKELIHOODS
 from partirvm.likelihoods.gaussian import GaussianLikelihood
 from partirvm.spec.problem import WorkingTargets
@@ -53,3 +55,17 @@ def test_a_likelihood_chooses_the_numbers_from_which_the_kernel_is_learned():
     kernel = learned(X, np.exp(3 * logs), LogLikelihood())
     assert np.allclose(kernel.gamma, learned(X, logs, GAUSSIAN).gamma, rtol=1e-3)
     assert not np.allclose(kernel.gamma, learned(X, np.exp(3 * logs), GAUSSIAN).gamma, rtol=0.1)
+
+
+def test_the_history_has_evidence_and_noise_in_the_units_of_the_targets():
+    """A density of n targets t = scale·z is that of z over scaleⁿ, and a variance has scale²."""
+    X, y = arm(30, 2)
+    problem = problem_of(X, y)
+    scaling = replace(problem.empty.scaling, t_scale=np.array([1e3]))
+    facts = {"number": 1, "candidates": 4, "iterations": 9, "termination": Termination.CONVERGED}
+    record = kernel_record(
+        problem.with_scaling(scaling), problem.empty.kernel, 0.25, 30, -12.0, facts
+    )
+    assert record.log_evidence == pytest.approx(-12.0 - 30 * np.log(1e3))
+    assert record.noise_variance == pytest.approx(0.25e6)
+    assert record.vectors == 4

@@ -5,11 +5,13 @@ import pytest
 from naive import rmse
 from numpy.random import default_rng
 from numpy.testing import assert_allclose, assert_array_equal
+from sampling import problem_of, sample_of
 from scipy import stats
 
 from partirvm import RVMClassifier, RVMRegressor, Warp, load_model, save_model
 from partirvm.core.scores import Scores
 from partirvm.errors import DataError, UsageError
+from partirvm.learning.target import evidence, warped
 from partirvm.scaling.maps import TargetMap
 
 MAPS = [TargetMap("log"), TargetMap("asinh", 1.0, 0.5)]
@@ -87,6 +89,21 @@ def test_held_out_scores_are_in_the_targets_units():
     )
     expected = rmse(fit.predict(X[150:]), y[150:])
     assert fit.history_[-1]["held_out_rmse"] == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("kind", ["none", "log", "asinh"])
+def test_evidences_of_maps_are_densities_in_the_units_of_the_target(kind):
+    """With c times as large a unit, each of n densities is c times as large: n log c in nats."""
+    X, y = prices(60)
+    c = 1000.0
+
+    def evidence_of(targets, unit):
+        target = TargetMap(kind, 2.0 * unit, 3.0 * unit) if kind == "asinh" else TargetMap(kind)
+        with sample_of(X, targets) as sample:
+            problem = warped(problem_of(X, targets), target, targets[:, None], None)
+            return evidence(sample, problem, np.arange(60))
+
+    assert evidence_of(y / c, 1 / c) - evidence_of(y, 1.0) == pytest.approx(60 * np.log(c))
 
 
 @pytest.mark.parametrize(("target", "found"), [(np.exp, "log"), (np.asarray, "none")])

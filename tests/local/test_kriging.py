@@ -19,6 +19,7 @@ from partirvm.local.kriging import (
     learned,
     moments,
     starts_of,
+    weights,
 )
 
 SMOOTHNESS = {"exponential": 0.5, "matern32": 1.5, "matern52": 2.5}
@@ -55,13 +56,24 @@ def test_moments_equal_those_of_a_dense_process(family, noisy):
         cross = 0.7 * correlation(near, np.zeros((1, 2)))[:, 0]
         own = np.exp(0.75 * found.row_log_factors[row])
         errors = found.errors[row] / np.exp(0.75 * found.log_factors[row])
-        weights = np.linalg.solve(covariance, cross)
+        of_errors = np.linalg.solve(covariance, cross)
         adapted = (6.0 + errors @ np.linalg.solve(covariance, errors)) / (6.0 + len(errors))
-        assert mean[row] == pytest.approx(own * (weights @ errors), rel=1e-10)
+        assert mean[row] == pytest.approx(own * (of_errors @ errors), rel=1e-10)
         noise = 0.2 * noisy * found.row_noises[row]
         assert variance[row] == pytest.approx(
-            own**2 * adapted * (0.7 + noise - weights @ cross), rel=1e-9
+            own**2 * adapted * (0.7 + noise - of_errors @ cross), rel=1e-9
         )
+
+
+def test_weighted_errors_of_the_neighbours_add_up_to_the_mean_error():
+    """The weight of a neighbour of any noise factor is the slope of the mean in its error."""
+    found = rows()
+    kernel = LocalKernel("matern32", 0.7, 1.3, 0.2, 1.5, 6.0)
+    slopes = weights(kernel, found)
+    assert_allclose((slopes * found.errors).sum(axis=1), moments(kernel, found)[0], rtol=1e-10)
+    raised = replace(found, errors=found.errors + np.eye(8)[2])
+    difference = moments(kernel, raised)[0] - moments(kernel, found)[0]
+    assert_allclose(slopes[:, 2], difference, rtol=1e-8)
 
 
 def test_noisy_errors_have_a_minimum_variance():

@@ -17,7 +17,10 @@ from scipy import stats
 from scipy.special import expit
 
 from partirvm import RVMClassifier, RVMRegressor, ingest, load_model, save_model
+from partirvm.core.held_back import level_folds
 from partirvm.core.link import logit_variance
+from partirvm.learning.embedding import LevelRows, RandomEffects
+from partirvm.learning.level_variances import COORDINATES, LevelSample
 
 QUICK = {"random_state": 0, "effort": "quick"}
 
@@ -69,6 +72,24 @@ class Planted:
 
 def log_loss(probabilities, codes):
     return -float(np.log(probabilities[np.arange(len(codes)), codes]).mean())
+
+
+def test_the_variance_of_effects_in_training_is_that_without_the_row_s_fold():
+    """An effect of prior variance s² with n rows of weight w outside the fold has the variance
+    1/(nw/σ² + 1/s²); training rows see the mean of these."""
+    rng = default_rng(0)
+    codes = rng.integers(0, 5, 60)
+    codes[0] = 5  # the only row of its level
+    folds = level_folds(np.arange(60))
+    w = 2.0
+    rows = LevelRows(
+        np.full((60, 1), np.sqrt(w)), rng.normal(size=60), np.stack([0 * codes, codes]), (3, 8)
+    )
+    levels = LevelSample(rows, np.full(60, np.sqrt(w)), folds, (COORDINATES,))
+    effects = RandomEffects(np.zeros((8, 1)), np.zeros((8, 1, 1)), np.array([[3.0]]), 0.7)
+    others = np.array([np.sum((codes == codes[row]) & (folds != folds[row])) for row in range(60)])
+    expected = np.mean(1 / (others * w / 0.7 + 1 / 3.0))
+    assert levels.in_training(effects, 1) == (pytest.approx(expected, rel=1e-12), True)
 
 
 TARGETS = [
