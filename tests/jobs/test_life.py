@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
+    initialize,
     invariant,
     precondition,
     rule,
@@ -73,6 +74,11 @@ disturbances = st.one_of(
     st.tuples(st.just("kill"), st.integers(1, 110)),
 )
 """What happens to a run, and after which line of history or at which change to a file."""
+
+
+def points(most):
+    """Return a strategy of kills at one of so many changes, or of no kill (0), equally often."""
+    return st.one_of(st.just(0), st.integers(1, most))
 
 
 @dataclass
@@ -160,19 +166,21 @@ class Life(RuleBasedStateMachine):
 
     # Rules: what a user does, and what happens to the process that runs it.
 
+    @initialize(kind=kinds, rounds=rounds, disturbance=disturbances)
+    def begin(self, kind, rounds, disturbance):
+        """Fit the first job."""
+        self.fit(kind, rounds, disturbance)
+
+    @precondition(lambda self: self.expected is None)
     @rule(kind=kinds, rounds=rounds, disturbance=disturbances)
     def fit(self, kind, rounds, disturbance):
-        """Fit a new job; an existing one is kept."""
-        if self.expected is not None:
-            with self.refused(ExistsError, "already exists"):
-                jobs.fit(self.data, self.job, request(kind, rounds))
-            return
+        """Fit a new job."""
         start(self.data, self.job, kind, rounds)
         self.expected = Expected(kind, (Stage(self.batches, rounds),))
         self.proceed(disturbance)
 
     @precondition(lambda self: self.expected)
-    @rule(kind=kinds, rounds=rounds, point=st.integers(0, 40), disturbance=disturbances)
+    @rule(kind=kinds, rounds=rounds, point=points(40), disturbance=disturbances)
     def overwrite(self, kind, rounds, point, disturbance):
         """Replace the job; a kill leaves the old one, its request, none, or the new one."""
         new = Expected(kind, (Stage(self.batches, rounds),))
@@ -197,11 +205,12 @@ class Life(RuleBasedStateMachine):
         with unchanged(self.folder):
             assert jobs.run_job(self.job, patience=0.0) is None
 
+    @precondition(lambda self: self.expected)
     @rule(more=st.sampled_from([None, None, 0, 1, 2]), disturbance=disturbances)
     def resume(self, more, disturbance):
         """Queue the job again, with more rounds or as it was, and run it."""
         limit = None
-        if self.expected is not None and more is not None:
+        if more is not None:
             limit = open_job(self.job).asked()["max_rounds"] + more
         if refusal := self.refusal_of_resume(more):
             with self.refused(*refusal):
@@ -214,9 +223,16 @@ class Life(RuleBasedStateMachine):
             expected.stages = (*expected.stages[:-1], replace(expected.stages[-1], limit=limit))
         self.proceed(disturbance)
 
-    @rule(rounds=st.sampled_from([None, 1, 2]), disturbance=disturbances)
-    def update(self, rounds, disturbance):
-        """Add the appended rows to the fit."""
+    @precondition(lambda self: self.expected)
+    @rule(
+        rows=st.sampled_from([8, 20, 0]),
+        rounds=st.sampled_from([None, 1, 2]),
+        disturbance=disturbances,
+    )
+    def update(self, rows, rounds, disturbance):
+        """Append rows, and add all appended rows to the fit."""
+        if rows and len(self.batches) < MOST_BATCHES:
+            self.append(rows, 0)
         if refusal := self.refusal_of_update():
             with self.refused(*refusal):
                 open_job(self.job).requeue(grown=True, max_rounds=rounds)
@@ -233,13 +249,10 @@ class Life(RuleBasedStateMachine):
         expected.stages = (*earlier, last, Stage(self.batches, further))
         self.proceed(disturbance)
 
+    @precondition(lambda self: self.expected)
     @rule(reason=st.sampled_from(["", "flat enough"]))
     def abort(self, reason):
         """Abort the job while no process runs it."""
-        if self.expected is None:
-            with self.refused(MissingDataError, "no job here"):
-                open_job(self.job).abort(reason)
-            return
         if self.expected.status in (Status.QUEUED, Status.INTERRUPTED):
             self.expected.status = Status.ABORTED
         assert open_job(self.job).abort(reason) is self.expected.status
@@ -259,7 +272,7 @@ class Life(RuleBasedStateMachine):
             expected.points = []
 
     @precondition(lambda self: len(self.batches) < MOST_BATCHES)
-    @rule(rows=st.sampled_from([8, 20]), point=st.integers(0, 40))
+    @rule(rows=st.sampled_from([8, 20]), point=points(40))
     def append(self, rows, point):
         """Append rows to DATA; after a kill, DATA have all of them or none."""
         grown = (*self.batches, rows)
@@ -272,13 +285,21 @@ class Life(RuleBasedStateMachine):
             append(**arguments)
         self.batches = grown
 
-    @rule()
-    def append_again(self):
-        """Refuse the last batch of rows once more."""
-        with self.refused(DataError, "appended already"):
-            append(self.data, len(self.batches) - 1, self.batches[-1])
+    @rule(what=st.sampled_from(["append", "fit", "abort", "resume", "update"]))
+    def refuse(self, what):
+        """Refuse the last batch of rows once more, a fit to the place of the job, or any action
+        without a job."""
+        if what == "append":
+            with self.refused(DataError, "appended already"):
+                append(self.data, len(self.batches) - 1, self.batches[-1])
+        elif self.expected is None:
+            with self.refused(MissingDataError, "no job here"):
+                getattr(open_job(self.job), what)()
+        else:
+            with self.refused(ExistsError, "already exists"):
+                jobs.fit(self.data, self.job, request("incremental", 1))
 
-    @rule(point=st.integers(0, 12))
+    @rule(point=points(12))
     def save(self, point):
         """Save the model; a kill leaves a complete model or none."""
         arguments = {"job": self.job, "out": self.saved_place}
@@ -304,7 +325,7 @@ class Life(RuleBasedStateMachine):
         self.saved = None
 
     @precondition(lambda self: self.has_model())
-    @rule(point=st.integers(0, 6))
+    @rule(point=points(6))
     def export(self, point):
         """Export the model; a kill leaves the old file or the new one."""
         arguments = {"job": self.job, "out": str(self.exported_place)}
@@ -414,8 +435,6 @@ class Life(RuleBasedStateMachine):
     def refusal_of_resume(self, more):
         """Return the error and the message of a resume that must be refused, or None."""
         expected = self.expected
-        if expected is None:
-            return MissingDataError, "no job here"
         if expected.status is Status.CANCELLED:
             return UsageError, "was cancelled"
         if expected.status is Status.DONE and expected.reason != "rounds":
@@ -429,8 +448,6 @@ class Life(RuleBasedStateMachine):
     def refusal_of_update(self):
         """Return the error and the message of an update that must be refused, or None."""
         expected = self.expected
-        if expected is None:
-            return MissingDataError, "no job here"
         if expected.status is Status.CANCELLED:
             return UsageError, "was cancelled"
         if expected.batches == self.batches:
