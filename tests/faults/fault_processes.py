@@ -189,6 +189,14 @@ def crash(work, folder, point, **arguments):
     return changes[0]
 
 
+def crash_action(action, folder, point, arguments):
+    """Call an action of a job's life, killed at a change below ``folder``."""
+    from life import ACTIONS
+
+    halt_at(folder, point, signal.SIGKILL)
+    ACTIONS[action](**arguments)
+
+
 def save_copy(source, out):
     """Save a model again together with its rows."""
     from partirvm.model.files import load_model, save_model
