@@ -5,8 +5,8 @@
 deleted if θ ≤ 0. Then σ² = ‖t − Φμ‖²/(N − M + Σ α_mΣ_mm) (eq. 15). A fit starts with the bias, or
 without one with the first column.
 
-The report states no criterion for the end: here a fit ends when no action gains ``tol`` nats and
-log σ² changes by at most ``tol``. Choices of columns without such an action are left out, because
+The report states no criterion for the end: here a fit ends when neither an action nor a new σ²
+gains more than ``tol`` nats. Choices of columns without such an action are left out, because
 they change nothing. Σ and μ are updated by rank one; after one action per eight columns in the
 model, everything is computed again with a new σ².
 
@@ -22,17 +22,16 @@ main path has k(x*, x*)²/var(t), with which the prior variance of the extra fun
 var(t); the two agree for kernels with k(x, x) = 1.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from partirvm.core.fast import PART, ActiveColumns
+from partirvm.core.fast import PART, Action, ActiveColumns, Greedy
 from partirvm.core.posterior import own_factors
 from partirvm.core.priors import DEPENDENT, log_contribution, optimal_alpha
 from partirvm.core.statistics import GramStatistics
-from partirvm.core.updates import noise_precision
-from partirvm.literature.dense import DenseRegressor, Ending, started, taken
+from partirvm.literature.dense import DenseRegressor, Ending, started
 from partirvm.types import Float
 
 
@@ -52,14 +51,19 @@ def best_actions(active: ActiveColumns) -> tuple[Float, Float]:
     return best, log_contribution(best, s, q) - log_contribution(alpha, s, q)
 
 
-def act(active: ActiveColumns, column: int, alpha: float) -> None:
-    """Add a column, change its α, or delete it if α is infinite."""
-    if active.place[column] < 0:
-        active.add(column, alpha)
-    elif np.isinf(alpha):
-        active.delete(column)
-    else:
-        active.change(column, alpha)
+def random_action(
+    active: ActiveColumns, least: float, generator: np.random.Generator
+) -> Action | None:
+    """Return the action of a random column that gains at least ``least`` nats; None without any.
+    The last column stays."""
+    alpha, gain = best_actions(active)
+    if active.M == 1:
+        gain[np.isinf(alpha)] = 0.0
+    useful = np.flatnonzero(gain >= least)
+    if not len(useful):
+        return None
+    column = int(generator.choice(useful))
+    return Action(column, float(alpha[column]), float(gain[column]))
 
 
 @dataclass(repr=False, eq=False)
@@ -99,29 +103,21 @@ class FastRegressor(DenseRegressor):
     def _solve(self, statistics: GramStatistics) -> Ending:
         generator = np.random.default_rng(self.random_state)
         start = started(statistics)
-        active = ActiveColumns(statistics, np.array([0]), start.alpha[:1], float(start.beta))
-        waiting = 0
+        fit = Greedy(replace(start, entered=np.arange(len(start.alpha)) > 0))
         converged = False
-        actions = 0
-        while actions < self.max_iter and not converged:
-            best, gain = best_actions(active)
-            if active.M == 1:
-                gain[np.isinf(best)] = 0.0  # the last column stays
-            useful = np.flatnonzero(gain >= self.tol)
-            if len(useful):
-                column = generator.choice(useful) if self.random_order else gain.argmax()
-                act(active, int(column), float(best[column]))
-            waiting += 1
-            if not len(useful) or waiting > active.M // PART:
-                beta = float(noise_precision(start, active.now())[0])
-                settled = abs(np.log(beta / active.beta)) <= self.tol
-                converged = settled and waiting == 1 and not len(useful)
-                active.refresh(beta)
-                waiting = 0
-            actions += 1
-        order = np.argsort(active.columns)
-        state = taken(start, active.columns[order], active.alpha[order], active.beta)
-        return Ending(state, converged, actions)
+        choices = 0
+        while choices < self.max_iter and not converged:
+            if self.random_order:
+                action = random_action(fit.active, self.tol, generator)
+            else:
+                action = fit.best(self.tol, thin=False)
+            if action:
+                fit.do(action)
+            done = fit.since
+            if not action or done > fit.active.M // PART:
+                converged = fit.is_settled(fit.refresh(), done, self.tol)
+            choices += 1
+        return Ending(fit.fit(), converged, choices)
 
 
 def rvm_star(model: DenseRegressor, X: Float, y: Float, X_new: Any) -> tuple[Float, Float]:

@@ -22,6 +22,11 @@ from partirvm.literature.mode import ModeSearch
 from partirvm.types import Float, Int
 
 
+def link_of(outputs: Float) -> Link:
+    """Return the likelihood of C outputs (n, C)."""
+    return LINKS["bernoulli" if outputs.shape[1] == 1 else "multinomial"]
+
+
 @dataclass(frozen=True)
 class SoftmaxSearch(ModeSearch):
     """Weights of C outputs, of which each may use other columns.
@@ -39,11 +44,6 @@ class SoftmaxSearch(ModeSearch):
     beta: ClassVar[float] = 1.0
     """There is no noise."""
 
-    @property
-    def link(self) -> Link:
-        """The likelihood of C outputs."""
-        return LINKS["bernoulli" if self.target.shape[1] == 1 else "multinomial"]
-
     @cached_property
     def table(self) -> Float:
         """The weights (M, C), zero where an output does not use a column."""
@@ -54,7 +54,7 @@ class SoftmaxSearch(ModeSearch):
     @cached_property
     def derivatives(self) -> tuple[Float, Float, Float]:
         """Log likelihood (N, 1), and its slope and curvature in each output (N, C)."""
-        return self.link.derivatives(self.design @ self.table, self.target)
+        return link_of(self.target).derivatives(self.design @ self.table, self.target)
 
     @property
     def log_likelihood(self) -> float:
@@ -160,7 +160,6 @@ class TippingClassifier(Classifier, DenseModel):
         used = np.unique(state.columns)
         self._keep(X, candidates.all_labels[used])
         self.weights_ = state.table[used]
-        self._link = state.link.name
         return self
 
     def predict_proba(self, X: Any) -> Float:
@@ -171,4 +170,4 @@ class TippingClassifier(Classifier, DenseModel):
         X : array-like (n, d)
         """
         predictors = self._block(X) @ self.weights_
-        return LINKS[self._link].probabilities(predictors)
+        return link_of(predictors).probabilities(predictors)
