@@ -52,6 +52,19 @@ def test_a_damaged_last_checkpoint_gives_way_to_the_one_before(tmp_path, how):
         store.restore()
 
 
+@pytest.mark.parametrize("number", [1, 2])
+def test_a_missing_event_is_noticed_even_if_it_is_the_first(place, number):
+    """Events are numbered from 1; leases of a job that overwrites another one are not."""
+    store = written(place)
+    for _ in range(3):
+        store.record({"event": "workers", "lost": 1, "last": 0.0})
+    events = store.folder.list("events")
+    assert events[0] == "000001.json"
+    store.folder.remove(f"events/{number:06d}.json")
+    with pytest.raises(MissingDataError, match=rf"events/{number:06d}\.json is missing"):
+        store.events()
+
+
 def test_cells_that_no_model_has_are_removed(tmp_path):
     """After an error, and by a model that was saved without them."""
     store = written(tmp_path / "job")
