@@ -288,6 +288,19 @@ def test_remains_of_killed_writers_are_ignored_and_removed(tmp_path):
     assert store.restore() == {"n": 4}
 
 
+def test_a_writer_leaves_the_groups_of_a_later_one(tmp_path):
+    """After its last check, another process has taken over and is writing a checkpoint."""
+    store = written(tmp_path / "job")
+    store.checkpoint({"n": 1})
+    checkpoints = tmp_path / "job" / "checkpoints"
+    for unnamed in ("000001-000009", "000002-000001"):
+        shutil.copytree(checkpoints / "000001-000001", checkpoints / unnamed)
+    for n in (2, 3, 4):
+        store.checkpoint({"n": n})
+    names = sorted(path.name for path in checkpoints.iterdir())
+    assert names == [*(f"000001-00000{n}" for n in (2, 3, 4)), "000002-000001"]
+
+
 # A disk keeps the bytes of a file once the file is flushed, and a name once its folder is flushed
 # after that: so the bytes are flushed before the name is given, the folder afterwards, and a tree
 # from its leaves.
