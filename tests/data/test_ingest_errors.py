@@ -283,6 +283,20 @@ def test_every_spelling_of_a_path_uses_the_same_lease(tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
+def test_a_writer_that_has_lost_its_lease_publishes_nothing(tmp_path):
+    """Another process has taken over and writes its group: this one would take its version."""
+    place = tmp_path / "d.zarr"
+    before = ingest((X, Y), place).fingerprint()
+    with publication(str(place), overwrite=True) as late:
+        leases = Folder("leases", tmp_path / ".d.zarr.lease")
+        claim = {**read_json(leases, "lease/000001.json"), "epoch": 2, "token": "of another"}
+        leases.create("lease/000002.json", to_json("lease/000002.json", claim))
+        with pytest.raises(LeaseLostError, match="taken over"):
+            late.commit(open_data(str(place))[1])
+    assert Folder("d", place).list("versions") == ["000001.json"]
+    assert ZarrSource(place).fingerprint() == before
+
+
 def test_a_writer_that_resumes_too_late_publishes_nothing(tmp_path):
     """Another writer published after this one last checked its lease."""
     place = tmp_path / "d.zarr"

@@ -147,3 +147,17 @@ def test_undecodable_chunks_of_foreign_arrays_are_detected(tmp_path):
         MissingDataError, match=r"rows 50 to 99 of the Zarr array X: cannot be read"
     ):
         source.tile(1)
+
+
+@pytest.mark.parametrize(("changed", "grown"), [(None, True), (40, False), (3, False)])
+def test_rows_were_appended_if_all_earlier_rows_are_the_same(tmp_path, changed, grown):
+    """Row 40 is in the last tile of 42 rows, which is not full, and row 3 in a full one."""
+    X = np.arange(60.0)[:, None]
+    y = X[:, 0] ** 2
+    options = {"tile_rows": 16, "shuffle": None}
+    then = ingest((X[:42], y[:42]), tmp_path / "then.zarr", **options).fingerprint()
+    if changed is not None:
+        y[changed] += 1.0
+    place = tmp_path / "now.zarr"
+    assert not ingest((X[:42], y[:42]), place, **options).has_grown(then)
+    assert ingest((X[42:], y[42:]), place, append=True).has_grown(then) == grown

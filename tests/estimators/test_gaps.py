@@ -144,3 +144,15 @@ def test_missing_labels_share_one_code_where_numbers_are_also_missing(estimator,
     else:
         assert_allclose(exported["probabilities"], model.predict_proba(frame), atol=1e-9)
         assert (model.predict(frame) == target).mean() > 0.95
+
+
+@QUIET
+def test_a_missing_label_is_a_level_of_its_own():
+    """Its effect of 6 is learned from its rows; a label that is new has no rows."""
+    frame, numbers, effects = labels_and_numbers_with_gaps()
+    model = RVMRegressor(gamma=0.5, random_state=0).fit(frame, effects)
+    missing = np.isnan(numbers[:, 2])
+    predicted = model.predict(frame)[missing]
+    assert np.abs(predicted - 6.0).mean() < 0.5
+    new = model.predict(frame.assign(k=np.where(missing, "new", frame.k)))[missing]
+    assert (np.abs(new - predicted) > 0.5).all()

@@ -10,11 +10,12 @@ import onnxruntime
 import pandas as pd
 import pytest
 from by_default import some
-from exported import assert_exported, reader_in, run_alone
+from exported import assert_exported, numpy_export, reader_in, run_alone
 from numpy.random import default_rng
 from numpy.testing import assert_allclose
 
 from partirvm import RVMClassifier, RVMRegressor, kernels
+from partirvm.core.left_out import Calibration
 from partirvm.core.ramp import Ramp
 from partirvm.errors import UsageError
 from partirvm.export.graph import SINGLE
@@ -169,6 +170,49 @@ def agrees(found, model, X, dtype):
         assert_allclose(
             found[name].reshape(expected.shape) / size, expected / size, rtol=0, atol=most
         )
+
+
+def test_missing_values_of_one_row_are_predicted_from_each_other(tmp_path):
+    """x0 = .8 x1 + .5 x2 and x1 = .8 x0 + .5 x2 are solved by sweeps: one would not be enough."""
+    rng = default_rng(0)
+    regressions = np.zeros((5, 5))
+    regressions[0, 1:3] = regressions[1, [0, 2]] = 0.8, 0.5
+    features = FeatureMap(np.zeros(3), np.zeros(3), np.array([0, 1]))
+    scaling = Scaling(
+        np.zeros(5), np.ones(5), np.array([3.0]), np.array([0.8]), features, TargetMap(),
+        np.zeros(5), regressions,
+    )  # fmt: skip
+    X = rng.normal(size=(6, 3))
+    X[1:3, 0] = X[2:5, 1] = np.nan
+    assert scaling.inputs(X)[2, :2] == pytest.approx(2.5 * X[2, 2], rel=0.02)
+    model = regression_of(OnColumns(kernels.Gaussian(0.2), (0, 1, 2)), scaling, rng)
+    found = numpy_export(model, tmp_path)(X)
+    assert_allclose([found["mean"], found["std"]], model.predict(X, return_std=True), rtol=1e-9)
+
+
+@pytest.mark.parametrize("calibrated", [True, False])
+def test_local_noise_is_exported_with_and_without_calibration(tmp_path, calibrated):
+    """A calibrated noise variance has the whole factor, one of the evidence has its root."""
+    rng = default_rng(0)
+    scaling = Scaling(np.zeros(3), np.ones(3), np.array([3.0]), np.array([0.8]))
+    model = regression_of(kernels.Gaussian(0.3), scaling, rng)
+    noise = LocalNoise(kernels.Gaussian(0.3), rng.normal(size=(4, 3)), rng.normal(size=4), 0.1)
+    calibration = Calibration(200, 0.02, 1.5, 0.95, ()) if calibrated else None
+    design = replace(model.design, noise=noise)
+    model = replace(model, design=design, calibration=calibration)
+    X = rng.normal(size=(20, 3))
+    found = numpy_export(model, tmp_path)(X)
+    assert_allclose([found["mean"], found["std"]], model.predict(X, return_std=True), rtol=1e-9)
+
+
+def regression_of(kernel, scaling, rng):
+    """A model of five centres and a bias with random weights."""
+    design = Design(kernel, scaling, rng.normal(size=(5, 3)), np.arange(5), True)
+    root = np.triu(0.2 * rng.normal(size=(6, 6)))
+    noise = {"noise_variance": 0.01, "evidence_noise": 0.01, "known_noise": True}
+    names = Columns(("a", "b", "c"))
+    known = {"known_alpha": tuple(range(6)), **noise}
+    return Model(design, rng.normal(size=6), root, np.ones(6), 0.0, 200, names, **known)
 
 
 def compiled(models, dtype, folder, compiler):

@@ -52,6 +52,19 @@ def test_a_damaged_last_checkpoint_is_replaced_by_the_previous_one(tmp_path, how
         store.restore()
 
 
+@pytest.mark.parametrize("number", [1, 2])
+def test_a_missing_event_is_noticed_even_if_it_is_the_first(place, number):
+    """Events are numbered from 1; leases of a job that overwrites another one are not."""
+    store = written(place)
+    for _ in range(3):
+        store.record({"event": "workers", "lost": 1, "last": 0.0})
+    events = store.folder.list("events")
+    assert events[0] == "000001.json"
+    store.folder.remove(f"events/{number:06d}.json")
+    with pytest.raises(MissingDataError, match=rf"events/{number:06d}\.json is missing"):
+        store.events()
+
+
 def test_cells_that_belong_to_no_model_are_removed(tmp_path):
     """This happens after an error, and when a model is saved without them."""
     store = written(tmp_path / "job")
@@ -274,6 +287,19 @@ def test_remains_of_killed_writers_are_ignored_and_removed(tmp_path):
     assert names == [f"000001-00000{n}" for n in (2, 3, 4)]
     (checkpoints / "000001-000004/000000").unlink()
     assert store.restore() == {"n": 4}
+
+
+def test_a_writer_leaves_the_groups_of_a_later_one(tmp_path):
+    """After its last check, another process has taken over and is writing a checkpoint."""
+    store = written(tmp_path / "job")
+    store.checkpoint({"n": 1})
+    checkpoints = tmp_path / "job" / "checkpoints"
+    for unnamed in ("000001-000009", "000002-000001"):
+        shutil.copytree(checkpoints / "000001-000001", checkpoints / unnamed)
+    for n in (2, 3, 4):
+        store.checkpoint({"n": n})
+    names = sorted(path.name for path in checkpoints.iterdir())
+    assert names == [*(f"000001-00000{n}" for n in (2, 3, 4)), "000002-000001"]
 
 
 # A disk keeps a file's bytes once the file is flushed, and its name once the folder is flushed

@@ -1,12 +1,18 @@
 """From options to numbers: likelihoods and partition sizes that the program chooses."""
 
+import numpy as np
 import pytest
+from numpy.random import default_rng
+from numpy.testing import assert_allclose
 
+from partirvm.core.moments import ColumnMoments
 from partirvm.likelihoods import GAUSSIAN
 from partirvm.likelihoods.classes import SOFTMAX
 from partirvm.options import Request
+from partirvm.resolve.new_problem import scaled_variances
 from partirvm.resolve.resolve import resolve_fit_rows, schedule_for
 from partirvm.resolve.small_fits import partition_size
+from partirvm.scaling.maps import Scaling
 from partirvm.strategies import STRATEGIES
 
 
@@ -76,3 +82,16 @@ def test_few_rows_get_a_single_basic_fit():
     ]
     assert schedule_for(Request(partition_size=10), 200, GAUSSIAN).name == "working-set"
     assert schedule_for(Request(strategy="incremental"), 200, GAUSSIAN).name == "incremental"
+
+
+@pytest.mark.parametrize("unit", [1.0, 100.0])
+def test_the_variance_of_a_target_counts_rows_by_their_weights(unit):
+    """It is Σ w (t − m)²/n of the scaled target, where m is the weighted mean."""
+    rng = default_rng(0)
+    t = unit * rng.normal(size=(40, 2))
+    w = rng.uniform(1.0, 5.0, 40)
+    scaling = Scaling(np.zeros(1), np.ones(1), np.zeros(2), np.array([unit, 2.0 * unit]))
+    z = t / scaling.t_scale
+    square = (z - np.average(z, axis=0, weights=w)) ** 2
+    found = scaled_variances(ColumnMoments.of(t, w), scaling)
+    assert_allclose(found, (w[:, None] * square).sum(axis=0) / 40, rtol=1e-12)
