@@ -421,7 +421,7 @@ LIMITS = (
     Limit("functions above 15 local names", lambda code: crowded_functions(code.partirvm), 0, 0),
     Limit("files of partirvm", lambda code: len(code.partirvm), 190, 175),
     Limit("lines of partirvm", lambda code: total_lines(code.partirvm), 45_500, 36_000),
-    Limit("lines of tests", lambda code: total_lines(code.tests), 36_600, 34_000),
+    Limit("lines of tests", lambda code: total_lines(code.tests), 36_800, 34_000),
     Limit("conditions on the kind of target", lambda code: target_places(code.partirvm), 15, 15),
     Limit("class names that occur twice", lambda code: repeated_classes(code.partirvm), 0, 0),
     Limit("names of files that occur twice", lambda code: repeated_files(code.partirvm), 0, 0),

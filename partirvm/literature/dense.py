@@ -76,7 +76,14 @@ class Ending(NamedTuple):
 
 
 def taken(state: HyperState, columns: Int, alpha: Float, beta: float) -> HyperState:
-    """Return the state of some columns, with new α and β."""
+    """Return the state of some columns, with new α and β.
+
+    Args:
+        state: the state of all columns
+        columns: (m,), positions of the columns
+        alpha: (m,), their new α
+        beta: the new β
+    """
     moved = state.restarted(
         state.statistics.take(columns), alpha, beta, iteration=state.iteration + 1
     )
