@@ -92,6 +92,8 @@ INGEST_OPTIONS = (
     ),
     click.option(
         "--exclude",
+        "--drop",
+        "exclude",
         type=options.NAMES,
         default=(),
         help="Columns to leave out.",

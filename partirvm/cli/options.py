@@ -136,7 +136,8 @@ def flag(option: Option, **other: Any) -> Callable[[Command], Command]:
         checked = Text("TEXT", lambda text: option.check(option.flag, read(text)))
         kind = {"default": default, "type": checked, "metavar": metavar}
     text = help_of(option.meaning if "default" in other else option.help)
-    return click.option(spelling, option.name, **{"help": text, **kind, **other})
+    spellings = [spelling, *filter(None, [option.second_flag])]
+    return click.option(*spellings, option.name, **{"help": text, **kind, **other})
 
 
 def _allow_protocols(

@@ -200,6 +200,7 @@ class Option:
         group: its group in the help of the command line.
         metavar: the placeholder for the value in the flag's help.
         flag_name: the name in the flag, if it differs from ``name``.
+        second_flag: a further flag with the same effect, or "".
         name: its name.
         help: the help text.
     """
@@ -209,6 +210,7 @@ class Option:
     group: Group
     metavar: str | None = None
     flag_name: str | None = None
+    second_flag: str = ""
     name: str = ""
     help: str = ""
 

@@ -203,7 +203,9 @@ class Request:
     max_vectors: int | None = everyday(None, COUNT)
     max_rounds: int | None = everyday(None, COUNT)
     effort: str = everyday("balanced", one_of(Effort))
-    noise: float | str = everyday("auto", Check("real", get_args(NoiseForm), above=0.0))
+    noise: float | str = everyday(
+        "auto", Check("real", get_args(NoiseForm), above=0.0), second_flag="--noise-variance"
+    )
     memory_limit: int | str = everyday("auto", Check("bytes", words=("auto",)))
     seed: int = everyday(0, Check("whole", least=0))
     time_limit: float | str | None = everyday(None, Check("seconds", optional=True))
@@ -222,7 +224,7 @@ class Request:
     kernel_store: str = of_resources("auto", one_of(KernelStore))
     selection: str = of_strategy("auto", one_of(Selection))
     fit_rows: str = of_strategy("auto", one_of(FitRows))
-    sample_rows: int | str = of_strategy("auto", NUMBER_OR_AUTO)
+    sample_rows: int | str = of_strategy("auto", NUMBER_OR_AUTO, second_flag="--likelihood-rows")
     stop_fraction: float = of_strategy(0.5, Check("real", least=0.0, below=1.0))
     solver: str = of_strategy("auto", one_of(SolverName))
     max_iterations: int | None = of_strategy(None, COUNT)
@@ -242,7 +244,7 @@ class Request:
     fixed_alpha: Mapping[str, float] | None = of_noise(
         None, Check("by name", optional=True), metavar="NAME=ALPHA,.."
     )
-    likelihood: str = of_noise("auto")
+    likelihood: str = of_noise("auto", second_flag="--multi-class")
     moderate: bool | str = of_noise("auto", Check("switch", words=("auto",)))
     class_weight: Any = of_noise(None, metavar="W")
 

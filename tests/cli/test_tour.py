@@ -163,7 +163,7 @@ def test_help_shows_common_options_and_help_all_shows_every_option(verb, width, 
     assert [page.exit_code for page in pages] == [0, 0]
     short, complete = (page.output.partition("\nEveryday:")[2] for page in pages)
     shown = [
-        {line.split()[0] for line in text.splitlines() if line.startswith("  --")}
+        {line.split()[0].rstrip(",") for line in text.splitlines() if line.startswith("  --")}
         for text in (short, complete)
     ]
     everyday = {row.flag for row in TABLE.values() if row.group == "everyday"}

@@ -150,3 +150,16 @@ def test_estimator_docstrings_show_the_defaults_in_the_signature(estimator):
         if kind.startswith("{") and TABLE[name].check.kind == "word":
             words = ", ".join(f'"{word}"' for word in TABLE[name].check.words)
             assert kind.startswith(f"{{{words}}}"), name
+
+
+@pytest.mark.parametrize(
+    ("former", "text", "name", "value"),
+    [
+        ("--noise-variance", "0.01", "noise", 0.01),
+        ("--likelihood-rows", "700", "sample_rows", 700),
+        ("--multi-class", "pooled", "likelihood", "pooled"),
+    ],
+)
+def test_flags_keep_their_names(former, text, name, value):
+    context = group.commands["fit"].make_context("fit", ["d", "j", former, text])
+    assert options.parameters({name: context.params[name]}) == replace(Request(), **{name: value})
