@@ -219,7 +219,9 @@ FORKER = f"""
 import json, os, signal, sys, traceback
 sys.path[:0] = {[HERE, ROOT, str(Path(ROOT, "jobs"))]!r}
 import fault_processes, partirvm.jobs.attempt, partirvm.jobs.checkpoint, partirvm.model.files, zarr
-import fsspec.implementations.local, scipy.linalg, scipy.special
+import fsspec.implementations.local, importlib, scipy.linalg, scipy.special
+for module in sys.argv[1:]:
+    importlib.import_module(module)
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 print("ready", flush=True)
 for line in sys.stdin:
@@ -315,10 +317,10 @@ class Forker:
 
 
 @contextmanager
-def forking(folder):
-    """Yield a process that forks others; all of them are ended at the end."""
+def forking(folder, *modules):
+    """Yield a process that forks others after importing ``modules``; all are ended at the end."""
     process = subprocess.Popen(
-        [sys.executable, "-c", FORKER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        [sys.executable, "-c", FORKER, *modules], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         env={**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
     )  # fmt: skip
     try:

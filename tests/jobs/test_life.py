@@ -329,6 +329,10 @@ class Life(RuleBasedStateMachine):
     def export(self, point):
         """Export the model; a kill leaves the old file or the new one."""
         arguments = {"job": self.job, "out": str(self.exported_place)}
+        if load_model(self.job).residuals is not None:
+            with self.refused(UsageError, "local residuals need the training rows"):
+                export(**arguments)
+            return
         means = load_model(self.job).predict(PROBE)
         if point and self.kill(self.folder, point, "export", arguments):
             if not (self.folder / "model_predict.py").exists():
@@ -582,7 +586,7 @@ def kill_process(tmp_path):
 
     said = tmp_path / "said"
     said.mkdir()
-    with forking(said) as forker:
+    with forking(said, "life", "jinja2") as forker:
 
         def kill(folder, point, action, arguments):
             child = forker.call(
