@@ -278,13 +278,13 @@ def _lacking(row: dict[str, Any] | None, reach: str) -> Sequence[str]:
 
 def print_table(output: Path) -> None:
     """Print the results as a table in Markdown."""
-    print("| mutant | what it breaks | killed by | seconds |")
+    print("| mutant | what it breaks | killed by | CPU s |")
     print("|---|---|---|---|")
     for mutant, row in read(output).items():
         place = f"{mutant.file.removeprefix('partirvm/')} {mutant.function}"
         broken = mutant.promise or f"{mutant.kind}: `{' '.join(mutant.before.split())[:60]}`"
         killer = row["by"] or "**survived**"
-        cells = (place, broken, killer.removeprefix("tests/"), f"{row['seconds']:.0f}")
+        cells = (place, broken, killer.removeprefix("tests/"), f"{row['cpu_seconds']:.0f}")
         print("|", " | ".join(cell.replace("|", "\\|") for cell in cells), "|")
 
 
