@@ -79,7 +79,15 @@ SUITES = {
     ],
     "jobs": ["jobs", "integrity", "faults"],
     "fit": ["local", "learning/test_residual", "jobs/test_driver", "jobs/test_acc", *FITS],
-    "resolve": ["resolve", "jobs/test_spec", "estimators", "planning", *FITS],
+    "resolve": [
+        "estimators/test_regressor_p",
+        "estimators/test_gaps",
+        "resolve",
+        "jobs/test_spec",
+        "estimators",
+        "planning",
+        *FITS,
+    ],
     "spec": ["core", "jobs/test_driver", "jobs/test_spec", *FITS],
 }
 """The folders of partirvm/, and for each folder the prefixes of paths of its tests below tests/,
