@@ -79,7 +79,15 @@ SUITES = {
     ],
     "jobs": ["jobs", "integrity", "faults"],
     "fit": ["local", "learning/test_residual", "jobs/test_driver", "jobs/test_acc", *FITS],
-    "resolve": ["resolve", "jobs/test_spec", "estimators", "planning", *FITS],
+    "resolve": [
+        "estimators/test_regressor_p",
+        "estimators/test_gaps",
+        "resolve",
+        "jobs/test_spec",
+        "estimators",
+        "planning",
+        *FITS,
+    ],
     "spec": ["core", "jobs/test_driver", "jobs/test_spec", *FITS],
 }
 """The folders of partirvm/, and for each folder the prefixes of paths of its tests below tests/,
@@ -278,13 +286,13 @@ def _lacking(row: dict[str, Any] | None, reach: str) -> Sequence[str]:
 
 def print_table(output: Path) -> None:
     """Print the results as a table in Markdown."""
-    print("| mutant | what it breaks | killed by | seconds |")
+    print("| mutant | what it breaks | killed by | CPU s |")
     print("|---|---|---|---|")
     for mutant, row in read(output).items():
         place = f"{mutant.file.removeprefix('partirvm/')} {mutant.function}"
         broken = mutant.promise or f"{mutant.kind}: `{' '.join(mutant.before.split())[:60]}`"
         killer = row["by"] or "**survived**"
-        cells = (place, broken, killer.removeprefix("tests/"), f"{row['seconds']:.0f}")
+        cells = (place, broken, killer.removeprefix("tests/"), f"{row['cpu_seconds']:.0f}")
         print("|", " | ".join(cell.replace("|", "\\|") for cell in cells), "|")
 
 

@@ -22,7 +22,7 @@ from partirvm.jobs.request import create
 from partirvm.jobs.state import TRANSITIONS, JobState, Status, fold, observed
 from partirvm.jobs.store import JobStore
 from partirvm.options import Request
-from partirvm.resolve.resolve import resolve
+from partirvm.resolve.resolve import continued, resolve
 from partirvm.types import Columns
 
 pytestmark = pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
@@ -283,3 +283,18 @@ def test_the_observed_status_depends_on_lease_and_requests(kinds, held, aborting
     requested = ("abort", "why") if aborting else None
     assert observed(fold(events_of(*kinds)), held=held, requested=requested).status is status
     assert fold([]) == JobState()
+
+
+def test_the_spec_of_an_update_has_the_classes_of_all_rows():
+    """Rows are appended to 150 rows; scaling and kernel stay."""
+    X = default_rng(1).normal(size=(190, 2))
+    codes = default_rng(2).integers(0, 3, 190)
+    columns = Columns(("a", "b"), "kind", {}, ("u", "v", "w"))
+    before, grown = (as_source(X[:n], codes[:n] * 1.0, columns=columns) for n in (150, 190))
+    executor = LocalExecutor(1)
+    spec = resolve(before, REQUEST, executor)
+    later = continued(spec, grown, REQUEST, executor)
+    executor.close()
+    assert later.problem.n_rows == 190
+    assert later.problem.codes.tolist() == codes.tolist()
+    assert later.problem.empty.scaling is spec.problem.empty.scaling

@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from partirvm.core.priors import JOINING
-from partirvm.spec.panel_pass import Panel, eligible
+from partirvm.spec.panel_pass import Panel, between, eligible
 from partirvm.spec.problem import Start
 
 ROWS = np.array([4, 5, 7, 9])
@@ -22,6 +22,15 @@ def test_eligible_rows_have_a_weight_and_are_not_excluded(excluded, weights):
     assert found.tolist() == [
         w > 0 and row not in excluded for row, w in zip(ROWS.tolist(), weight, strict=True)
     ]
+
+
+@pytest.mark.parametrize(("first", "last"), [(0, 1), (2, 5), (5, 5), (5, 8), (8, 12), (9, 12)])
+def test_both_kinds_of_rows_have_the_same_ones_between_two_numbers(first, last):
+    """Rows 3 to 8 as a range and as an array; both ends belong to what is between."""
+    rows = range(3, 9)
+    expected = [row for row in rows if first <= row <= last]
+    assert between(rows, first, last).tolist() == expected
+    assert between(np.array(rows), first, last).tolist() == expected
 
 
 def test_a_merge_begins_with_half_the_weights_of_both_fits():
