@@ -148,7 +148,8 @@ def test_missing_labels_share_one_code_where_numbers_are_also_missing(estimator,
 
 @QUIET
 def test_a_missing_label_is_a_level_of_its_own():
-    """Its effect of 6 is learned from its rows; a label that is new has no rows."""
+    """Its effect of 6 is learned from its rows; a label that is new, of code 4, has no rows and
+    equals no other one."""
     frame, numbers, effects = labels_and_numbers_with_gaps()
     model = RVMRegressor(gamma=0.5, random_state=0).fit(frame, effects)
     missing = np.isnan(numbers[:, 2])
@@ -156,3 +157,6 @@ def test_a_missing_label_is_a_level_of_its_own():
     assert np.abs(predicted - 6.0).mean() < 0.5
     new = model.predict(frame.assign(k=np.where(missing, "new", frame.k)))[missing]
     assert (np.abs(new - predicted) > 0.5).all()
+    codes = np.array([0.0, 1.0, 2.0, 3.0, 4.0, np.nan])
+    rows = np.column_stack([np.zeros((6, 2)), codes])
+    assert len(np.unique(model.model_.design.scaling.inputs(rows)[:, 2])) == 6
