@@ -93,12 +93,12 @@ def outliers(spec: FitSpec, source: Source, executor: Executor) -> str:
         return ""
     for target in range(problem.n_targets):
         if moments is not None:
-            found = moments.targets
+            target_moments = moments.targets
             distance = max(
-                found.maximum[target] - found.mean[target],
-                found.mean[target] - found.minimum[target],
+                target_moments.maximum[target] - target_moments.mean[target],
+                target_moments.mean[target] - target_moments.minimum[target],
             )
-            if distance**2 < SUSPECT * found.variance[target]:
+            if distance**2 < SUSPECT * target_moments.variance[target]:
                 continue
         centre = float(np.median(source.tile(0).t[:, target]))
         parts = [
@@ -168,8 +168,8 @@ def judged(spec: FitSpec, source: Source, executor: Executor) -> Verdict | None:
     lower = means[best] < RIVAL ** (1 / rivals.power) * by_mean.mean()
     clear = lower and gain.mean() > SURE * gain.std() / np.sqrt(len(gain))
     shown = {name: loss**rivals.power for name, loss in means.items()}
-    own = float(by_mean.mean() ** rivals.power)
-    return Verdict(len(by_mean), own, shown, best if clear else "")
+    error_of_mean = float(by_mean.mean() ** rivals.power)
+    return Verdict(len(by_mean), error_of_mean, shown, best if clear else "")
 
 
 def _losses(X: Float, t: Float, new: Bool) -> dict[str, Float]:

@@ -122,8 +122,8 @@ def open_job(job: Where) -> Job:
 
 def jobs_in(folder: str) -> list[Job]:
     """Return all jobs directly inside a folder, sorted by name; none if there is no such folder."""
-    found = (Job(f"{folder.rstrip('/')}/{name}") for name in open_folder(folder).list())
-    return [job for job in found if job.store.exists()]
+    jobs_of_folder = (Job(f"{folder.rstrip('/')}/{name}") for name in open_folder(folder).list())
+    return [job for job in jobs_of_folder if job.store.exists()]
 
 
 class Job:
@@ -307,13 +307,13 @@ class Job:
         design = model.design
         variance = last.spec.input_variance
         features = model.columns.features
-        found = model.relevance
+        relevances = model.relevance
         names = design.scaling.names(features)
         return {
             "outputs": model.output_names,
             "relevance": None
-            if found is None
-            else dict(zip(features, found.tolist(), strict=True)),
+            if relevances is None
+            else dict(zip(features, relevances.tolist(), strict=True)),
             "directions": directions_json(design.kernel, variance, names),
             "bases": basis_functions_json(model),
             "missing": design.scaling.shares_missing(features),

@@ -217,12 +217,12 @@ class JobStore:
         """Return all valid events in order. Raises ``FormatError`` or ``MissingDataError`` for
         damage or a gap."""
         events = list[dict[str, Any]]()
-        found = {
+        by_number = {
             n: read_json(self.folder, numbered(EVENTS, n), EVENT)
             for n in numbers(self.folder, EVENTS, first=1)
         }
         claims = leases.claims(self.folder)
-        for number, event in found.items():
+        for number, event in by_number.items():
             if any(
                 event["epoch"] < later and number > claim["mark"] for later, claim in claims.items()
             ):
@@ -306,7 +306,7 @@ class JobStore:
         place = self.folder.place(name)
         with storing(place):
             try:
-                found = write(place, {"name": name, "token": lease.token})
+                written = write(place, {"name": name, "token": lease.token})
             except BaseException:
                 # a new holder may have caused the error, since it removes unfinished groups
                 lease.check()
@@ -315,21 +315,21 @@ class JobStore:
                 raise
             lease.check()
         self._saved[kind] = name
-        return found
+        return written
 
     def _tidy(self, kind: str, *newest: str) -> None:
         """Remove all groups except the ``newest``, the last ones named by events, and groups from
         later writers."""
         assert self.lease is not None
         with suppress(OSError):
-            found = [f"{kind}s/{each}" for each in self.folder.list(f"{kind}s")]
-            if not found:
+            places = [f"{kind}s/{each}" for each in self.folder.list(f"{kind}s")]
+            if not places:
                 return
             before = self._stay.get(kind) or [event[kind] for event in self._naming(kind)]
             self._stay[kind] = stay = [*(name for name in before if name not in newest), *newest][
                 -KEPT[kind] :
             ]
-            for name in found:
+            for name in places:
                 if name not in stay and name < f"{kind}s/{self.lease.epoch + 1:06d}":
                     self.folder.remove(f"{name}/{HEAD}")
                     self.folder.remove(name)
@@ -435,11 +435,11 @@ def _is_job(folder: Folder) -> bool:
 def _no_job(folder: Folder) -> str:
     """Return an error message for a place without a job."""
     if not folder.exists():
-        found = "no job here: this path does not exist"
+        reason = "no job here: this path does not exist"
     elif folder.is_file():
-        found = "no job here: this is a file, and a job is a folder"
+        reason = "no job here: this is a file, and a job is a folder"
     else:
-        found = f"no job here: {SPEC_NAME} is missing"
+        reason = f"no job here: {SPEC_NAME} is missing"
     return (
-        f"{folder.location}: {found}: check the path, or start a job with `partirvm fit DATA JOB`"
+        f"{folder.location}: {reason}: check the path, or start a job with `partirvm fit DATA JOB`"
     )

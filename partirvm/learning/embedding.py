@@ -161,13 +161,13 @@ class LevelRows:
             effects = []
             for f in range(len(self.counts)):
                 sums = self.sums(f, self.without(weights, f))
-                found = (
+                posteriors = (
                     posterior_effects(sums, known[f].prior, known[f].noise)
                     if known
                     else random_effects(sums)
                 )
-                effects.append(found)
-                weights[f] = found.mean
+                effects.append(posteriors)
+                weights[f] = posteriors.mean
         return effects
 
     def axes(self, weights: Float, f: int, most: int = DIMENSIONS) -> Float:
@@ -199,21 +199,21 @@ def random_effects(sums: LevelSums) -> RandomEffects:
     there = sums.squares[:, 0, 0] > 0
     least = (1e-12 + 1e-9 * total / n) * np.eye(size)
     noise = total / n + least[0, 0]
-    found = posterior_effects(sums, 0.1 * noise * np.eye(size), noise)
+    estimated = posterior_effects(sums, 0.1 * noise * np.eye(size), noise)
     if not there.any():
-        return found
+        return estimated
     for _ in range(STEPS):
-        moments = found.covariance + found.mean[:, :, None] * found.mean[:, None, :]
+        moments = estimated.covariance + estimated.mean[:, :, None] * estimated.mean[:, None, :]
         square = (sums.squares * moments).sum(axis=0)
-        explained = (found.mean * sums.products).sum(axis=0)
+        explained = (estimated.mean * sums.products).sum(axis=0)
         scale = np.linalg.lstsq(square, explained, rcond=1e-10)[0]
         prior = scale[:, None] * moments[there].mean(axis=0) * scale + least
         before = noise
         noise = max((total - float(scale @ explained)) / n, least[0, 0])
-        found = posterior_effects(sums, prior, noise)
+        estimated = posterior_effects(sums, prior, noise)
         if abs(noise - before) < CONVERGED * noise:
             break
-    return found
+    return estimated
 
 
 def of_unknown(effects: RandomEffects, count: int, targets: Float) -> Float:
@@ -230,9 +230,9 @@ def of_unknown(effects: RandomEffects, count: int, targets: Float) -> Float:
     if count < 2:
         return np.diag(np.eye(len(effects.prior))[0] * targets.var())
     wider = (quantile(0.95, count - 1) / quantile(0.95)) ** 2
-    found = effects.prior * wider * (count + 1) / (count - 1)
+    widened = effects.prior * wider * (count + 1) / (count - 1)
     most = np.ptp(targets) ** 2
-    return found if np.trace(found) <= most else found * most / np.trace(found)
+    return widened if np.trace(widened) <= most else widened * most / np.trace(widened)
 
 
 def dimensions(found: LevelRows, left: LevelRows, weights: list[Float], f: int) -> tuple[int, bool]:

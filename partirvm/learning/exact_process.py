@@ -166,17 +166,17 @@ class ProcessRows:
 
     def noise_of(self, fit: ProcessFit) -> float:
         """Return the noise variance: the given value or, without one, the value of ``fit``."""
-        given = self.problem.noise_variance
-        return float(np.exp(fit.noise) if given is None else np.mean(given))
+        noise_variance = self.problem.noise_variance
+        return float(np.exp(fit.noise) if noise_variance is None else np.mean(noise_variance))
 
     def evaluate(self, fit: ProcessFit) -> tuple[float, Float] | None:
         """Return the evidence and its slopes (p + 2,) in the log parameters, log s² and log σ²;
         None if the covariance is not positive definite."""
         kernel = triangle(fit.kernel, self.X)
-        found = process_evidence(self.covariance(kernel.values, fit), self.t)
-        if found is None:
+        evidence = process_evidence(self.covariance(kernel.values, fit), self.t)
+        if evidence is None:
             return None
-        (value, slopes) = found
+        (value, slopes) = evidence
         signal = np.exp(fit.signal)
         n = len(self.X)
         diagonal = slopes[np.arange(n) * (2 * n + 1 - np.arange(n)) // 2]

@@ -167,21 +167,23 @@ def _compared_with_directions(
         turned: a previously found kernel of directions to be tried as well, or None
     """
     stage.sample.log(stage.record(problem))
-    found = stage.again(start=directed(stage)).climb()
+    directions = stage.again(start=directed(stage)).climb()
     if turned is not None:
         other = stage.again(start=turned).climb()
-        evaluations = found.evaluations + other.evaluations
-        found = replace(max(found, other, key=lambda each: each.peak), evaluations=evaluations)
-    gain = found.best.value - stage.best.value
-    least = sum("gamma" in name for name in found.kernel.parameters)
+        evaluations = directions.evaluations + other.evaluations
+        directions = replace(
+            max(directions, other, key=lambda each: each.peak), evaluations=evaluations
+        )
+    gain = directions.best.value - stage.best.value
+    least = sum("gamma" in name for name in directions.kernel.parameters)
     taken = learning.metric != "auto" or gain > least
     choice = {"form": DIRECTIONS if taken else EACH, "directions": gain}
     facts: dict[str, Any] = {
         "number": stage.number + 1,
-        "evaluations": found.evaluations,
+        "evaluations": directions.evaluations,
         "choice": choice,
     }
-    return replace(found if taken else stage, **facts)
+    return replace(directions if taken else stage, **facts)
 
 
 def turnable(kernel: Kernel, n_features: int) -> bool:
@@ -361,5 +363,5 @@ def _names(kernel: Kernel, features: Sequence[str]) -> list[str]:
         features = [f"direction {i + 1}" for i in range(len(kernel.axes))]
     inner = [name for part in kernel.components for name in _names(part, features)]
     first = len(names) - len(inner) if isinstance(kernel, Sum) else 0
-    found = names[:first] + inner + names[first + len(inner) :]
-    return found if len(set(found)) == len(found) else names
+    named = names[:first] + inner + names[first + len(inner) :]
+    return named if len(set(named)) == len(named) else names

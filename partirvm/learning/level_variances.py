@@ -103,7 +103,7 @@ class LevelSample:
 
     def of_target(self, target: Float) -> list[Float]:
         """Return each feature's variances (L + 2,) of the effects on a scaled target (n,)."""
-        found = []
+        by_feature = []
         for f, effects in enumerate(self.effects(target), start=1):
             known = self.known(f)
             variances = np.zeros(len(known))
@@ -113,13 +113,13 @@ class LevelSample:
                     mean, informed = self.in_training(effects, f)
                     of_levels = effects.variances(np.eye(len(effects.prior))) if informed else mean
                     variances = np.where(known, of_levels, np.maximum(variances, mean)) - mean
-            found.append(variances)
-        return found
+            by_feature.append(variances)
+        return by_feature
 
     def of_class(self, indicator: Float, share: float) -> list[Float]:
         """Return each feature's variances (L + 2,) of the logits of a class with this indicator
         (n,) and frequency."""
-        found = []
+        by_feature = []
         for f, effects in enumerate(self.effects(indicator - share), start=1):
             known = self.known(f)
             variance = 0.0
@@ -131,8 +131,8 @@ class LevelSample:
                 if self.kinds[f - 1] == COORDINATES:
                     learned = logit_variance(self.in_training(effects, f)[0], share)
                     variance = max(variance - learned, 0.0) / (1.0 + learned * np.pi / 8.0)
-            found.append(np.where(known, 0.0, variance))
-        return found
+            by_feature.append(np.where(known, 0.0, variance))
+        return by_feature
 
 
 def with_level_variances(

@@ -610,9 +610,15 @@ def without_weak_features(rows: ProcessRows, best: ProcessFit) -> ProcessFit:
     before: tuple[float, Float] | None = None
     for reduced, removed in reductions(best.kernel, rows.X.shape[1]):
         before = before or rows.evaluate(best)
-        found = rows.evaluate(replace(best, kernel=reduced))
-        if found is not None and before is not None and found[0] > before[0] - LOSS * removed:
-            return replace(best, kernel=reduced, value=best.value + found[0] - before[0], pairs=[])
+        without_feature = rows.evaluate(replace(best, kernel=reduced))
+        if (
+            without_feature is not None
+            and before is not None
+            and without_feature[0] > before[0] - LOSS * removed
+        ):
+            return replace(
+                best, kernel=reduced, value=best.value + without_feature[0] - before[0], pairs=[]
+            )
     return best
 
 

@@ -100,11 +100,11 @@ class SampledRows:
         token, runs = self._runs
         began = time.perf_counter()
         progress = partial(self.on_progress, passes)
-        found = self.executor.run(
+        statistics = self.executor.run(
             passes, self.rows, progress, Keeping(token, self.room, next(runs))
         )
         self.spent.add(began, len(passes), len(passes) * self.rows.n_rows)
-        return found
+        return statistics
 
     def drop_blocks(self) -> None:
         """Delete the kept kernel blocks, which belong to a different kernel."""
@@ -202,12 +202,14 @@ def evaluate(
         fresh: whether to use the larger number of updates of α and β
     """
     count = FIRST_UPDATES if fresh else UPDATES
-    statistics, tied, found = fitted(
+    statistics, tied, estimated = fitted(
         sample, problem, design, None if last is None else last.tied, count
     )
-    (slope,) = sample.run(_slope_pass(design, found, tied.beta, problem.n_classes))
-    determined = float(found.determinedness[statistics.labels >= 0].mean())
-    return EvidencePoint(found.log_evidence, slope, statistics.n, tied, found.means, determined)
+    (slope,) = sample.run(_slope_pass(design, estimated, tied.beta, problem.n_classes))
+    determined = float(estimated.determinedness[statistics.labels >= 0].mean())
+    return EvidencePoint(
+        estimated.log_evidence, slope, statistics.n, tied, estimated.means, determined
+    )
 
 
 def _slope_pass(design: Design, found: Any, beta: float | Float, n_classes: int) -> SlopePass:
@@ -251,9 +253,9 @@ def evaluate_fit(sample: SampledRows, fit: HyperState, design: Design, *last: An
     """Compute evidence and slopes for ``design`` at the fixed α and β of ``fit``; ``last`` is
     ignored."""
     statistics = _statistics(sample, design, fit.n_classes)
-    found = posterior(statistics, fit.alpha, fit.beta)
-    (slope,) = sample.run(_slope_pass(design, found, fit.beta, fit.n_classes))
-    return EvidencePoint(found.log_evidence, slope, statistics.n)
+    estimated = posterior(statistics, fit.alpha, fit.beta)
+    (slope,) = sample.run(_slope_pass(design, estimated, fit.beta, fit.n_classes))
+    return EvidencePoint(estimated.log_evidence, slope, statistics.n)
 
 
 def _first_tied(problem: Problem) -> Tied:

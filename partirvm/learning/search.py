@@ -410,8 +410,8 @@ def switched_off(kernel: Kernel, n_features: int, share: float) -> Kernel:
 
     def make(old: Any, columns: Int) -> Kernel:
         if isinstance(old, Directions):
-            own = old.kernel.widths(len(old.axes)) @ old.matrix**2
-            matrix = np.where(own < share * own.max(), 0.0, old.matrix)
+            widths = old.kernel.widths(len(old.axes)) @ old.matrix**2
+            matrix = np.where(widths < share * widths.max(), 0.0, old.matrix)
             inner = replace(old.kernel, gamma=small(np.array(old.kernel.gamma)))
             return replace(old, kernel=inner, axes=tuple(map(tuple, matrix.tolist())))
         family: Family = old
@@ -430,11 +430,11 @@ def without_weak_features(stage: KernelSearch) -> KernelSearch:
     for reduced, removed in reductions(stage.kernel, stage.pool.scaling.n_inputs):
         point = stage.score(stage.design(reduced), stage.best, False)
         if point.value > stage.best.value - LOSS * removed:
-            found = replace(
+            best_search = replace(
                 stage, start=reduced, middle=reduced.logs, logs=reduced.logs, best=point
             )
-            found.sample.on_best(found.design(found.kernel))
-            return found
+            best_search.sample.on_best(best_search.design(best_search.kernel))
+            return best_search
     return stage
 
 

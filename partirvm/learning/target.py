@@ -56,16 +56,16 @@ def with_target(sample: SampledRows, problem: Problem, warp: str, least: float) 
     weights = None if rows.weights is None else rows.weights[rows.present]
     maps = {"log": [TargetMap("log")] if least > 0 else []}
     maps["asinh"] = [TargetMap("asinh", *each) for each in warps(t[:, 0])]
-    found = [
+    candidates = [
         warped(problem, each, t, weights) for each in maps.get(warp, [*maps["log"], *maps["asinh"]])
     ]
-    if warp == "auto" or not found:
-        found.insert(0, problem)
+    if warp == "auto" or not candidates:
+        candidates.insert(0, problem)
     numbers = sample.rows.rows[rows.present]
     few = numbers[:: -(-len(numbers) // ROWS)]
     if len(numbers) < LEAST or not searchable(problem):
-        return found[0]
-    return max(found, key=lambda each: evidence(sample, each, few))
+        return candidates[0]
+    return max(candidates, key=lambda each: evidence(sample, each, few))
 
 
 def warped(problem: Problem, target: TargetMap, t: Float, weights: Float | None) -> Problem:
@@ -79,8 +79,10 @@ def warped(problem: Problem, target: TargetMap, t: Float, weights: Float | None)
     """
     moments = ColumnMoments.of(target(t), weights)
     scale = np.where(moments.deviation > 0, moments.deviation, 1.0)
-    own = replace(problem.empty.scaling, target=target, t_shift=moments.mean, t_scale=scale)
-    return replace(problem.with_scaling(own), target_variance=1.0, target_scale=float(scale[0]))
+    map_scaling = replace(problem.empty.scaling, target=target, t_shift=moments.mean, t_scale=scale)
+    return replace(
+        problem.with_scaling(map_scaling), target_variance=1.0, target_scale=float(scale[0])
+    )
 
 
 def evidence(sample: SampledRows, problem: Problem, numbers: Int) -> float:

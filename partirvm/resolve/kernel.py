@@ -72,13 +72,13 @@ def checked_kernel(given: Any) -> Any:
     if given is None:
         return NoKernel.name
     if isinstance(given, list | tuple) and given:
-        found = tuple(map(checked_kernel, given))
-        if NoKernel.name in found:
+        checked = tuple(map(checked_kernel, given))
+        if NoKernel.name in checked:
             raise UsageError(
                 f"kernel is {given!r}: None cannot be part of a list; to use no kernel, set "
                 "kernel=None"
             )
-        return found
+        return checked
     if isinstance(given, dict):
         return kernel_from_spec(given)
     if isinstance(given, Kernel):
@@ -142,15 +142,15 @@ def resolve_kernel(
     named = [_is(each, *BY_GAMMA) for each in several]
     # A gamma that is not learned applies only to families in a list that are given by name.
     others = "learn" if any(named) and not learns(request) else request.gamma
-    found = tuple(
+    resolved = tuple(
         _named(BY_GAMMA[each], request, moments, columns, scaling)
         if own
         else _given(each, others, columns, scaling)
         for each, own in zip(several, named, strict=True)
     )
     if tuple(factors) != (1.0,):  # several kernels must differ and not be nested
-        found = tuple(kernel.rescaled(factor) for kernel in found for factor in factors)
-    return found[0] if len(found) == 1 else Several(found)
+        resolved = tuple(kernel.rescaled(factor) for kernel in resolved for factor in factors)
+    return resolved[0] if len(resolved) == 1 else Several(resolved)
 
 
 def _named(
@@ -236,9 +236,9 @@ def _by_kind(family: Family, columns: Columns, scaling: Scaling, *, shared: bool
     numeric = [j for j in range(len(gamma)) if j not in coded]
     parts = []
     for kernel, inputs in ((family, numeric), (Categorical(1.0), list(coded))):
-        own = tuple(gamma[j] for j in (inputs[:1] if shared else inputs))
-        if any(own):
-            parts.append(kernels.OnColumns(replace(kernel, gamma=own), tuple(inputs)))
+        gammas = tuple(gamma[j] for j in (inputs[:1] if shared else inputs))
+        if any(gammas):
+            parts.append(kernels.OnColumns(replace(kernel, gamma=gammas), tuple(inputs)))
     return parts[0] if len(parts) == 1 else kernels.Product(tuple(parts))
 
 

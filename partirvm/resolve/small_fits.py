@@ -190,8 +190,8 @@ def is_tied(samples: Samples, problem: Problem, options: LearningOptions) -> boo
     """Return whether the kernel is learned by the tied evidence alone, without a process."""
     if not searchable(problem):
         return True
-    given = not chooses(samples.request) or options.metric == "directions"
-    return given and not search_of(problem).of_given_form
+    is_given = not chooses(samples.request) or options.metric == "directions"
+    return is_given and not search_of(problem).of_given_form
 
 
 def is_judged(samples: Samples, problem: Problem, options: LearningOptions) -> bool:
@@ -343,19 +343,19 @@ def sparseness(sample: SampledRows, problem: Problem, tol: float) -> Record:
     start = likelihood.start(problem)
     statistics = sample.run(*likelihood.measure(start, problem.empty, design, None))
     begun = likelihood.join(problem, start, problem.empty, design, *statistics)
-    found: Any = likelihood.fit(problem, options, design, begun, rule, None, None)
-    if isinstance(found, PassFit):
-        while found.reason is None:
-            (block,) = sample.run(found.next_pass)
-            found = found.advance(block, sample.check_interrupted)
+    solved: Any = likelihood.fit(problem, options, design, begun, rule, None, None)
+    if isinstance(solved, PassFit):
+        while solved.reason is None:
+            (block,) = sample.run(solved.next_pass)
+            solved = solved.advance(block, sample.check_interrupted)
     else:
-        (found,) = sample.executor.solve([found], lambda done, total: sample.check_interrupted())
-    kept = survivors(design, found.fit)
+        (solved,) = sample.executor.solve([solved], lambda done, total: sample.check_interrupted())
+    remaining = survivors(design, solved.fit)
     small = replace(problem, n_rows=sample.rows.n_rows)
     passes = likelihood.settling(
-        small, kept, found.fit, None, last=False, left_out=likelihood.has_ramp
+        small, remaining, solved.fit, None, last=False, left_out=likelihood.has_ramp
     )
-    fit = likelihood.settle(found.fit, *sample.run(*passes), last=True)
+    fit = likelihood.settle(solved.fit, *sample.run(*passes), last=True)
     return Record(
         **likelihood.record(problem, fit, None),
         kind="heuristic",
@@ -363,5 +363,5 @@ def sparseness(sample: SampledRows, problem: Problem, tol: float) -> Record:
         candidates=len(design.labels),
         selection="random",
         fit_rows="sample",
-        termination=found.reason,
+        termination=solved.reason,
     )

@@ -289,8 +289,18 @@ def passes_over(state: RoundsState, rows: Rows) -> tuple[Pass, ...]:
 def with_appended_rows(state: RoundsState, problem: Problem, options: Options) -> RoundsState:
     """Return a checkpoint's state for a problem with additional rows (``fit_rows.joined``) and an
     unchanged kernel."""
-    kept = ("design", "fit", "round", "selection", "seen", "candidates", "learned", "used", "kept")
+    fields = (
+        "design",
+        "fit",
+        "round",
+        "selection",
+        "seen",
+        "candidates",
+        "learned",
+        "used",
+        "kept",
+    )
     problem = replace(problem, empty=state.problem.empty)
     options = replace(options, centres=0)
     fresh_state = stages.first_state(problem, options, appended=True)
-    return replace(fresh_state, **{name: getattr(state, name) for name in kept})
+    return replace(fresh_state, **{name: getattr(state, name) for name in fields})
