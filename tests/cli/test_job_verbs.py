@@ -7,7 +7,7 @@ import signal
 
 import pytest
 from commandline import LONG, read_until, start
-from waiting import wait_for
+from waiting import PATIENCE, wait_for
 
 from partirvm import jobs, load_model, open_job, predict
 from partirvm.jobs.request import create
@@ -22,7 +22,7 @@ def stopped_once(tour, tmp_path_factory):
     process = start("fit", tour.train, job, *LONG)
     read_until(process.stderr, r"^ +2 ")
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=120)
+    out, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 3, err
     assert "keeping the last model" in err
     assert f"partirvm resume {job}" in out
@@ -55,6 +55,7 @@ def test_status_describes_a_finished_job(tour, cli, cli_json):
     assert lines["vectors"].startswith(f"{facts['vectors']} relevance vectors of ")
 
 
+@pytest.mark.usefixtures("processes")
 def test_jobs_prints_a_table(tour, stopped, cli, cli_json, tmp_path):
     status, out, _ = cli("jobs", str(tmp_path))
     assert status == 0
@@ -125,6 +126,7 @@ def test_resume_of_a_finished_job_names_its_limit(tour, cli):
     assert "delete the folder" in err
 
 
+@pytest.mark.usefixtures("processes")
 def test_a_second_ctrl_c_ends_the_process_at_once(tour, tmp_path):
     """The job is then interrupted."""
     job = str(tmp_path / "job")
@@ -135,7 +137,7 @@ def test_a_second_ctrl_c_ends_the_process_at_once(tour, tmp_path):
     process.send_signal(signal.SIGINT)
     process.send_signal(signal.SIGTERM)
     process.send_signal(signal.SIGCONT)
-    out, err = process.communicate(timeout=120)
+    out, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 3, err
     assert out == ""
     assert f"stopped at once; {job} holds the model of the last finished round" in err
@@ -144,6 +146,7 @@ def test_a_second_ctrl_c_ends_the_process_at_once(tour, tmp_path):
     assert opened.state().reason == "stopped at once (KeyboardInterrupt)"
 
 
+@pytest.mark.usefixtures("processes")
 @pytest.mark.slow
 def test_follow_shows_rounds_as_they_finish(tour, tmp_path, cli):
     """The job is followed from another process until an abort; Ctrl-C and a timeout do not affect
@@ -154,7 +157,7 @@ def test_follow_shows_rounds_as_they_finish(tour, tmp_path, cli):
     follower, leaver = (start("status", job, "--follow") for _ in range(2))
     read_until(leaver.stdout, r"^ +1 ")
     leaver.send_signal(signal.SIGINT)
-    _, err = leaver.communicate(timeout=120)
+    _, err = leaver.communicate(timeout=PATIENCE)
     assert (leaver.returncode, err) == (0, f"stopped following the job; {job} is still running\n")
     shown = read_until(follower.stdout, r"^ +3 ")
     assert process.poll() is None
@@ -165,7 +168,7 @@ def test_follow_shows_rounds_as_they_finish(tour, tmp_path, cli):
     status, out, _ = cli("abort", job, "--reason", "enough")
     assert status == 0
     assert f"partirvm wait {job}" in out
-    out, err = follower.communicate(timeout=120)
+    out, err = follower.communicate(timeout=PATIENCE)
     assert (follower.returncode, err) == (3, "")
     assert re.search(r"^\d+ \w+ \d{4}, [\d:]+  aborted: enough$", out, re.MULTILINE)
     assert len(re.findall(r"^round ", shown + out, re.MULTILINE)) == 1
@@ -174,7 +177,7 @@ def test_follow_shows_rounds_as_they_finish(tour, tmp_path, cli):
     entries = [json.loads(line) for line in out.splitlines()]
     assert [entry["number"] for entry in entries[:-1]] == list(range(1, len(entries)))
     assert entries[-1]["status"] == "aborted"
-    process.communicate(timeout=120)
+    process.communicate(timeout=PATIENCE)
     assert process.returncode == 3
     status, out, _ = cli("abort", job)
     assert status == 0

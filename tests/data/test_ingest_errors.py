@@ -254,6 +254,7 @@ ingest((np.random.default_rng(0).random((5000, 2)), np.arange(5000.0)), sys.argv
 """
 
 
+@pytest.mark.usefixtures("processes")
 def test_a_killed_ingest_leaves_no_data_and_the_next_one_cleans_up(tmp_path):
     place = tmp_path / "d.zarr"
     with subprocess.Popen(

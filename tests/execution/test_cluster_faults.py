@@ -91,6 +91,7 @@ def give_up(done, total):
         raise KeyError("enough")
 
 
+@pytest.mark.usefixtures("processes")
 def test_a_cluster_without_workers_raises_an_error(monkeypatch):
     """At the first poll after ``PATIENCE``, the error explains how to start one."""
     clock = Clock()
@@ -110,6 +111,7 @@ ADAPTIVE = {
 }
 
 
+@pytest.mark.usefixtures("processes")
 def test_an_adaptive_cluster_starts_a_worker_for_a_fit(data, reference):
     """It keeps a worker between the passes, and stops it when the executor is closed."""
     with LocalCluster(**ADAPTIVE) as local, Client(local, set_as_default=False) as client:
@@ -223,7 +225,7 @@ def test_different_packages_on_the_workers_are_refused(one_worker, monkeypatch):
 
 
 @pytest.fixture
-def processes(tmp_path):
+def cluster_processes(tmp_path):
     """Yield a scheduler, its address, and a worker."""
     started = Processes(tmp_path, 1)
     yield started.scheduler, started.address
@@ -256,10 +258,10 @@ def kill(monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("work", some(WORK, {"run"}))
-def test_a_dead_scheduler_is_named(processes, kill, data, tmp_path, work):
+def test_a_dead_scheduler_is_named(cluster_processes, kill, data, tmp_path, work):
     """A scheduler is killed with kill -9 during endless work: the error gives its address and
     advice."""
-    scheduler, address = processes
+    scheduler, address = cluster_processes
     client = connect(address)
     runner = DaskExecutor(client)
     killed = []

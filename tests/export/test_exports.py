@@ -290,6 +290,7 @@ def test_onnx_and_numpy_predictions_equal_those_of_the_model(seeds, dtype, tmp_p
         agrees(dict(zip(names, outputs, strict=True)), model, X, dtype)
 
 
+@pytest.mark.usefixtures("processes")
 @pytest.mark.parametrize("dtype", some(["float64", "float32", "int16"], {"float32"}))
 @pytest.mark.parametrize("seeds", SEEDS)
 @pytest.mark.parametrize("compiler", some(["gcc", "clang"], {"gcc"}))
@@ -303,6 +304,7 @@ def test_c_predictions_equal_those_of_the_model(seeds, dtype, compiler, tmp_path
         agrees(in_c(library, k, model, X, dtype), model, X, dtype)
 
 
+@pytest.mark.usefixtures("processes")
 @pytest.mark.usefixtures("quick_learning")
 def test_an_export_does_not_need_partirvm_and_refusals_give_advice(tmp_path):
     rng = default_rng(0)
@@ -328,6 +330,7 @@ def test_an_export_does_not_need_partirvm_and_refusals_give_advice(tmp_path):
     assert {each.name for each in tmp_path.iterdir()} == {"model.npz", "model_predict.py"}
 
 
+@pytest.mark.usefixtures("processes")
 @pytest.mark.usefixtures("quick_learning")
 def test_the_self_test_of_a_header_uses_levels_without_folds(tmp_path):
     """Vectors encode the fold, which a header does not know."""

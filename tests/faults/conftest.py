@@ -10,7 +10,7 @@ from partirvm.jobs.state import Status
 
 
 @pytest.fixture(scope="session")
-def forker(tmp_path_factory):
+def forker(processes, tmp_path_factory):
     """Yield a process that forks others in which all modules are imported."""
     folder = tmp_path_factory.mktemp("said")
     folder.parent.parent.chmod(0o755)

@@ -67,7 +67,7 @@ class Watched(Processes):
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory):
+def cluster(processes, tmp_path_factory):
     """Yield two workers; a test that kills some starts others."""
     watched = Watched(tmp_path_factory.mktemp("cluster"))
     yield watched

@@ -45,6 +45,7 @@ def rows_of(classes=0, n=700):
     return X, np.digitize(y, [0.0, 1.0][: classes - 1]) if classes else y
 
 
+@pytest.mark.usefixtures("interruptions")
 @pytest.mark.parametrize(("strategy", "likelihood", "validated", "options"), some(RUNS, BY_DEFAULT))
 def test_a_run_continues_from_every_checkpoint_to_the_bit(
     strategy, likelihood, validated, options, monkeypatch

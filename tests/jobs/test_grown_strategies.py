@@ -177,6 +177,7 @@ def test_an_updated_classification_is_the_mode_for_all_rows(tmp_path, classes, o
     assert np.mean(model.predict(X) == labels) > 0.8
 
 
+@pytest.mark.usefixtures("interruptions")
 @pytest.mark.parametrize(
     ("classes", "options", "after"),
     some(

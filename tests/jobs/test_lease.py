@@ -47,6 +47,7 @@ def clock(monkeypatch):
     return fake
 
 
+@pytest.mark.usefixtures("processes")
 def test_the_lease_of_a_dead_process_is_free_at_once(tmp_path, clock):
     """This holds even if its parent has not noticed, or if another process now has its number."""
     store = JobStore.create(tmp_path / "job", REQUEST)

@@ -53,6 +53,7 @@ def data_of(kind, folder, **options):
     ).url
 
 
+@pytest.mark.usefixtures("interruptions")
 @pytest.mark.parametrize("kind", some(KINDS, {"two targets", "three classes"}))
 def test_a_resume_keeps_the_level_folds(kind, tmp_path):
     """Two rounds at once have the same digest as one round and a resume."""

@@ -615,6 +615,7 @@ def lives(number, steps, **options):
     )
 
 
+@pytest.mark.usefixtures("interruptions")
 def test_200_random_steps_agree_with_the_model(references):
     """Kills are simulated in this process; a failure is reported without minutes of shrinking."""
     phases = (Phase.explicit, Phase.generate)

@@ -243,6 +243,7 @@ say(store.restore()["n"], store.events()[0]["n"], store.state().status, store.mo
 """
 
 
+@pytest.mark.usefixtures("processes")
 def test_a_read_only_job_can_be_watched_and_used(open_to_all):
     """Writing raises an error with the location and the reason."""
     top = open_to_all / "top"

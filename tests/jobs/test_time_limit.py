@@ -86,6 +86,7 @@ def error(journal, classes):
     return float(np.sqrt(np.mean((np.ravel(model.predict(X)) - y) ** 2)) / y.std())
 
 
+@pytest.mark.usefixtures("interruptions")
 @pytest.mark.parametrize(
     ("strategy", "gamma", "classes"),
     some(

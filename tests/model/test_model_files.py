@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 from numpy.random import default_rng
 from numpy.testing import assert_allclose, assert_array_equal
+from waiting import PATIENCE
 
 from partirvm import RVMRegressor, load_model, open_job
 from partirvm.core.left_out import Calibration
@@ -257,4 +258,4 @@ def test_files_from_earlier_versions_are_read(version, tmp_path):
             expected = 1 / (1 + np.exp(-f / np.sqrt(1 + np.pi * variance / 8)))
         assert_allclose(found, expected, rtol=1e-9)
     job.resume(data=version / "data.zarr", max_rounds=2)
-    assert (job.wait(timeout=120), job.model().n_rows) == ("done", 100)
+    assert (job.wait(timeout=PATIENCE), job.model().n_rows) == ("done", 100)

@@ -40,7 +40,7 @@ def tables(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def server(tables):
+def server(processes, tables):
     """Yield the address of a server that returns tables to GETs with a signature or a password."""
 
     class Handler(BaseHTTPRequestHandler):

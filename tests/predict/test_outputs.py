@@ -99,6 +99,7 @@ prediction.predict(*sys.argv[1:])
 """
 
 
+@pytest.mark.usefixtures("processes")
 @pytest.mark.parametrize("ending", some(ENDINGS, {".csv"}))
 def test_a_second_process_is_refused_until_the_first_is_killed(folder, tmp_path, ending):
     """The error names the first process, whose unfinished rows are removed."""
