@@ -24,7 +24,7 @@ def refusal(runs: list[dict[str, Any]], now: datetime) -> str | None:
         return f"the last nightly run ended with {last['conclusion']}: {last['url']}"
     if age > MAXIMUM_AGE:
         hours = age.total_seconds() / 3600
-        return f"the last nightly run is {hours:.0f} hours old, at most 48 are accepted: {last['url']}"
+        return f"the last nightly run is {hours:.0f} hours old (at most 48): {last['url']}"
     return None
 
 

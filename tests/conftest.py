@@ -167,6 +167,16 @@ def interruptions() -> None:
 
 
 @pytest.fixture(scope="session")
+def forgeries() -> None:
+    """Mark a system test that reads many forged or damaged files."""
+
+
+@pytest.fixture(scope="session")
+def default_fits() -> None:
+    """Mark a system test that judges default fits on new rows."""
+
+
+@pytest.fixture(scope="session")
 def snippets() -> None:
     """Mark a system test that runs the code or commands of the documentation."""
 

@@ -17,6 +17,8 @@ import pytest
 STARTS = {
     "processes": "processes, clusters over TCP and servers",
     "interruptions": "jobs that are killed, interrupted or stopped at many places and resumed",
+    "forgeries": "reads of many forged or damaged copies of stored files",
+    "default_fits": "fits that learn their kernel with all defaults, and are judged on new rows",
     "snippets": "the code and commands in the documentation",
 }
 """Fixtures of system tests, and what such tests start."""

@@ -20,6 +20,7 @@ matplotlib_image = pytest.importorskip("matplotlib.image")
 SMALL = ("--gamma", "30", "--partition-size", "40", "--max-rounds", "2", "--neighbours", "10")
 
 
+@pytest.mark.usefixtures("snippets")
 @pytest.mark.filterwarnings("ignore::partirvm.errors.DataWarning")
 def test_a_small_demo_shows_commands_scores_and_a_picture(tmp_path, capsys, monkeypatch):
     """The scores belong to the saved model; with ``quiet`` nothing is shown."""

@@ -16,7 +16,7 @@ from partirvm.options import Request
 
 
 @pytest.fixture(scope="module")
-def stopped_once(tour, tmp_path_factory):
+def stopped_once(processes, tour, tmp_path_factory):
     """Return a job that Ctrl-C ended after its second round."""
     job = str(tmp_path_factory.mktemp("stopped") / "stopped")
     process = start("fit", tour.train, job, *LONG)
@@ -55,7 +55,6 @@ def test_status_describes_a_finished_job(tour, cli, cli_json):
     assert lines["vectors"].startswith(f"{facts['vectors']} relevance vectors of ")
 
 
-@pytest.mark.usefixtures("processes")
 def test_jobs_prints_a_table(tour, stopped, cli, cli_json, tmp_path):
     status, out, _ = cli("jobs", str(tmp_path))
     assert status == 0

@@ -60,6 +60,7 @@ DEFAULT = {
 }
 
 
+@pytest.mark.usefixtures("default_fits")
 @pytest.mark.parametrize("name", some(MESSY, DEFAULT))
 def test_a_messy_table_is_ingested_fitted_reported_and_predicted(
     name, tmp_path, monkeypatch, capsys

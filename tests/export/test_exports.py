@@ -354,6 +354,7 @@ def test_the_self_test_of_a_header_uses_levels_without_folds(tmp_path):
     agrees(found, model, X, "float64")
 
 
+@pytest.mark.usefixtures("default_fits")
 def test_a_missing_label_in_an_embedded_column_is_exported_like_an_unknown_one(tmp_path):
     """The variance of a level unseen in training counts once."""
     rng = default_rng(0)

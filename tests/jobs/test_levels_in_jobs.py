@@ -66,6 +66,7 @@ def test_a_resume_keeps_the_level_folds(kind, tmp_path):
     assert complete.design.scaling.embedded
 
 
+@pytest.mark.usefixtures("default_fits")
 @pytest.mark.parametrize("kind", some(KINDS, {"two targets"}))
 def test_an_update_does_not_increase_the_error(kind, tmp_path):
     """There are three times as many rows; predicted deviations match the errors."""

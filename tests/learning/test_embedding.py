@@ -77,6 +77,7 @@ def test_random_effects_have_the_known_posterior():
     assert_allclose([found.prior[0, 0], found.noise], [tau**2, sigma**2], rtol=0.15)
 
 
+@pytest.mark.usefixtures("default_fits")
 @pytest.mark.parametrize("n_levels", [2, 3, 6])
 def test_intervals_for_new_levels_cover_on_average(n_levels):
     """There are 400 draws of effects of sd 3, with 50 rows each and noise of sd 1."""

@@ -94,6 +94,7 @@ def test_kernels_are_not_judged_with_few_rows():
         assert judge_of(sample, problem_of(X, y), np.arange(300)) is None
 
 
+@pytest.mark.usefixtures("default_fits")
 def test_a_lost_search_continues_with_more_rows():
     """Rows used for judging are not used for learning; the final error is below half of the
     rival's."""
@@ -146,6 +147,7 @@ def test_the_history_records_the_judgement():
     assert judged["rival"] in {"boosted trees", "nearest rows"}
 
 
+@pytest.mark.usefixtures("default_fits")
 def test_a_kernel_that_gets_worse_with_more_rows_is_rejected(monkeypatch):
     """After the tied search, the process's kernel is kept if its left-out error is lower by 2 %."""
     monkeypatch.setattr(process_search, "FEW", 500)

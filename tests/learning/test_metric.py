@@ -97,6 +97,7 @@ def test_only_numeric_columns_get_directions():
     )
 
 
+@pytest.mark.usefixtures("default_fits")
 def test_a_wave_along_a_diagonal_is_found():
     line, kernel = learned(*ridge(600, 4), Gaussian((0.25,) * 4))
     assert line.choice["form"] == DIRECTIONS

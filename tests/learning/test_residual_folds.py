@@ -142,6 +142,7 @@ def test_larger_errors_can_outweigh_a_gain_in_density(nats, after, expected):
     assert spoils(nats, ONE, after * ONE) is expected
 
 
+@pytest.mark.usefixtures("default_fits")
 def test_local_residuals_are_used_by_default_where_they_help():
     """With 400 rows, the error on new rows falls by more than a tenth."""
     model = RVMRegressor(

@@ -99,6 +99,7 @@ def test_left_out_rows_reject_a_harmful_warp(monkeypatch):
     assert errors["warped"] == pytest.approx(errors["plain"], rel=0.02)
 
 
+@pytest.mark.usefixtures("default_fits")
 def test_left_out_rows_confirm_a_useful_warp():
     """The target is a wave in log x; the history gives the errors and the formula."""
     rng = default_rng(7)
@@ -110,6 +111,7 @@ def test_left_out_rows_confirm_a_useful_warp():
     assert "with warped features" in line["text"]
 
 
+@pytest.mark.usefixtures("default_fits")
 @pytest.mark.filterwarnings("ignore:.*far from every")
 def test_warps_improve_a_fit():
     """With a log-normal input the error falls to that with its logarithm."""

@@ -46,6 +46,7 @@ def fitted():
     return RVMRegressor(**OPTIONS, residual=Local(neighbours=30)).fit(X, y)
 
 
+@pytest.mark.usefixtures("default_fits")
 def test_local_residuals_are_used_by_default_if_they_help_on_left_out_rows():
     assert RVMRegressor(**OPTIONS).fit(*rough(1000)).model_.residuals is not None
 
@@ -72,6 +73,7 @@ def test_local_residuals_are_used_although_a_few_copies_differ():
     assert local < 0.5 * alone
 
 
+@pytest.mark.usefixtures("default_fits")
 def test_new_rows_have_smaller_errors_and_calibrated_intervals(fitted):
     """Errors fall to a third, and the history records this gain."""
     X, y = rough(2000, seed=1)

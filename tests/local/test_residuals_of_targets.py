@@ -39,6 +39,7 @@ def fitted():
     return RVMRegressor(**OPTIONS, residual=RESIDUAL).fit(*rough(1500), X_val=NEW[0], y_val=NEW[1])
 
 
+@pytest.mark.usefixtures("default_fits")
 def test_each_target_has_smaller_errors_and_calibrated_deviations(fitted):
     """The history contains the scores of the corrected predictions."""
     (X, Y) = NEW

@@ -121,6 +121,7 @@ def outcome(place, rows):
     return "predicts"
 
 
+@pytest.mark.usefixtures("forgeries")
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(
     ("name", "share"),
