@@ -6,7 +6,7 @@ import naive
 import numpy as np
 from numpy.testing import assert_allclose
 
-from partirvm.core.statistics import GramBlock, GramStatistics
+from partirvm.core import GramBlock, GramStatistics
 
 
 def statistics_of(Phi, t, w=None, labels=None, offset=None):

@@ -10,7 +10,7 @@ import pytest
 from numpy.random import default_rng
 
 from partirvm import open_job
-from partirvm.storage.records import to_json
+from partirvm.storage import to_json
 
 INGEST = ("--target", "y", "--quiet")
 

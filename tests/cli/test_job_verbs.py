@@ -10,8 +10,8 @@ from commandline import LONG, read_until, start
 from waiting import wait_for
 
 from partirvm import jobs, load_model, open_job, predict
-from partirvm.jobs.request import create
-from partirvm.jobs.state import Status as JobStatus
+from partirvm.jobs import Status as JobStatus
+from partirvm.jobs import create
 from partirvm.options import Request
 
 

@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 from numpy.random import default_rng
 from numpy.testing import assert_allclose, assert_array_equal
 
+from partirvm.core import HyperState, StepInfo, StopRule, Termination
 from partirvm.core.fast import FEWEST, PART, Greedy, grow
 from partirvm.core.priors import DEPENDENT
-from partirvm.core.termination import StopRule, Termination
-from partirvm.core.updates import HyperState, StepInfo
 from partirvm.types import BIAS
 
 seeds = st.integers(0, 2**32 - 1)

@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 from numpy.random import default_rng
 from numpy.testing import assert_allclose, assert_array_equal
 
-from partirvm.core.moments import Moments
-from partirvm.core.statistics import TreeSum
+from partirvm.core import Moments, TreeSum
 from partirvm.data import ZarrSource, ingest
 from partirvm.data.source import hash_tile, tile_rows_for
 

@@ -12,8 +12,7 @@ from waves import bent_plane
 from partirvm import jobs
 from partirvm.core import ascent
 from partirvm.data import ingest
-from partirvm.learning import SEARCHES, class_search
-from partirvm.learning.search import CentreLimits
+from partirvm.learning import SEARCHES, CentreLimits, class_search
 from partirvm.options import Request
 
 pytestmark = pytest.mark.bits

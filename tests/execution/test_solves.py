@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from backend_cases import PASSES, bits, fit, long_fit
 
-from partirvm.core.updates import maximise
+from partirvm.core import maximise
 from partirvm.errors import NumericalError
 from partirvm.execution import LocalExecutor, dask, local
 from partirvm.execution.local import solution

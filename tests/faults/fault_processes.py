@@ -15,7 +15,7 @@ from fault_watchers import Halting, Meeting, Waiting, arm, halt_at, listen
 from waiting import PATIENCE, wait_for
 
 from partirvm import ingest
-from partirvm.jobs.store import JobStore
+from partirvm.jobs import JobStore
 from partirvm.process import usable_cores
 from partirvm.storage import lease
 
@@ -34,7 +34,7 @@ def carry(job, quick=False, patience=40.0, halt=None, wait=None):
 
     ``halt`` and ``wait`` are arguments of ``Halting`` and ``Waiting``.
     """
-    from partirvm.jobs.attempt import run_job
+    from partirvm.jobs import run_job
 
     if quick:
         shorten_leases()
@@ -52,7 +52,7 @@ def carry_until_abort(job, folder, where, after):
 
 def carry_counting(job):
     """Run a job; return its number of actions (``Halting``) before its plan, and in all."""
-    from partirvm.jobs.attempt import run_job
+    from partirvm.jobs import run_job
 
     watcher = Halting(None, 0, 0)
     run_job(job, watcher=watcher)
@@ -109,7 +109,7 @@ def compete_once(job, folder, others):
     """Try to run a job at the same moment as others, without patience; return the reason of its
     end."""
     from partirvm.errors import LeaseError
-    from partirvm.jobs.attempt import run_job
+    from partirvm.jobs import run_job
 
     meet(Path(folder, "ready"), others + 1)
     try:
@@ -199,7 +199,7 @@ def crash_action(action, folder, point, arguments):
 
 def save_copy(source, out):
     """Save a model again together with its rows."""
-    from partirvm.model.files import load_model, save_model
+    from partirvm.model import load_model, save_model
 
     make_small(pytest.MonkeyPatch().setattr)
     save_model(load_model(source), out, copy=True)

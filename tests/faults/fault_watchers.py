@@ -10,8 +10,8 @@ from pathlib import Path
 from fault_cases import count, note
 from waiting import wait_for
 
-from partirvm.fit.driver import Watcher
-from partirvm.jobs.job import open_job
+from partirvm.fit import Watcher
+from partirvm.jobs import open_job
 
 
 class Halting(Watcher):

@@ -10,7 +10,7 @@ from journals import REQUEST
 from waiting import stopped, wait_for
 
 from partirvm.errors import LeaseLostError
-from partirvm.jobs.store import JobStore
+from partirvm.jobs import JobStore
 
 
 def freeze(forker, store, after, things):

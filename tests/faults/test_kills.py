@@ -31,7 +31,7 @@ from fault_processes import (
 )
 
 from partirvm import jobs
-from partirvm.jobs.store import JobStore
+from partirvm.jobs import JobStore
 from partirvm.options import Request
 
 KILLS = {"working-set": 4, "incremental": 3, "split-merge": 3, "classes": 2, "pooled": 2}

@@ -4,11 +4,10 @@ import numpy as np
 from journals import REQUEST
 from numpy.random import default_rng
 
-from partirvm.jobs.store import JobStore
-from partirvm.kernels import Gaussian
-from partirvm.kernels.design import Design
+from partirvm.jobs import JobStore
+from partirvm.kernels import Design, Gaussian
 from partirvm.model import Model
-from partirvm.scaling.maps import Scaling
+from partirvm.scaling import Scaling
 from partirvm.types import Columns
 
 QUICK = 0.1, 1.5

@@ -15,10 +15,8 @@ from numpy.typing import NDArray
 from same import assert_same
 
 from partirvm.errors import ExistsError, FormatError, MissingDataError, PartirvmError
-from partirvm.jobs import checkpoint
-from partirvm.jobs.checkpoint import load_checkpoint, save_checkpoint
-from partirvm.storage import codec
-from partirvm.storage.codec import Codec, write_group
+from partirvm.jobs import checkpoint, load_checkpoint, save_checkpoint
+from partirvm.storage import Codec, codec, write_group
 
 
 class Colour(Enum):

@@ -11,10 +11,10 @@ from journals import Recorder, left
 from same import assert_same, reread
 from waves import bent_plane
 
-from partirvm.core.termination import Termination
+from partirvm.core import Termination
 from partirvm.data import ArraySource
 from partirvm.execution import LocalExecutor
-from partirvm.fit.driver import Driver, MemoryJournal
+from partirvm.fit import Driver, MemoryJournal
 from partirvm.options import Request
 from partirvm.resolve.resolve import resolve
 from partirvm.strategies import STRATEGIES, fit_rows

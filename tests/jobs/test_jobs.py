@@ -9,7 +9,7 @@ from waiting import wait_for
 from watchers import broken_off
 
 from partirvm import RVMRegressor, WorkingSet, ingest, jobs, load_model, open_job, submit
-from partirvm.core.termination import Termination
+from partirvm.core import Termination
 from partirvm.errors import (
     ChangedDataError,
     ClusterError,
@@ -19,8 +19,7 @@ from partirvm.errors import (
     StorageError,
     UsageError,
 )
-from partirvm.jobs.state import Status
-from partirvm.jobs.store import JobStore
+from partirvm.jobs import JobStore, Status
 from partirvm.options import Request
 
 OPTIONS = {"selection": "random", "noise": "constant", "residual": "none"}
@@ -93,7 +92,7 @@ def test_an_aborted_job_resumes_to_the_bits_of_an_uninterrupted_one(data, tmp_pa
 
 def test_a_queued_job_can_be_aborted_and_resumed(data, tmp_path):
     """It is aborted at once, without a model."""
-    from partirvm.jobs.request import create
+    from partirvm.jobs import create
 
     create(data, str(tmp_path / "job"), REQUEST, None, False)
     job = open_job(tmp_path / "job")
@@ -153,7 +152,7 @@ def test_submit_raises_if_the_lease_cannot_be_taken(data, tmp_path, monkeypatch)
 
 def test_a_queued_job_is_resumed_with_changed_limits(data, tmp_path):
     """Another driver takes it over; the first one comes too late."""
-    from partirvm.jobs.request import create
+    from partirvm.jobs import create
 
     create(data, str(tmp_path / "job"), REQUEST, None, False)
     job = open_job(tmp_path / "job")

@@ -8,11 +8,10 @@ from waves import bent_plane
 from partirvm import jobs
 from partirvm.data import ArraySource, ingest
 from partirvm.execution import LocalExecutor
-from partirvm.fit.driver import Watcher
-from partirvm.jobs.state import Status
+from partirvm.fit import Watcher
+from partirvm.jobs import Status
 from partirvm.options import Request
-from partirvm.planning.memory import DataShape
-from partirvm.planning.plan import Machine, kernel_store
+from partirvm.planning import DataShape, Machine, kernel_store
 from partirvm.process import resident_memory
 from partirvm.resolve.resolve import resolve
 from partirvm.types import Columns

@@ -14,14 +14,12 @@ from benchmarks.estimator_parameters import grouped
 from partirvm import RVMRegressor, ingest, jobs, open_job
 from partirvm.data import as_source
 from partirvm.execution import LocalExecutor
-from partirvm.fit.driver import Watcher
+from partirvm.fit import Watcher
 from partirvm.kernels import Gaussian, kernel_from_spec
-from partirvm.learning import SEARCHES
+from partirvm.learning import SEARCHES, CentreLimits
 from partirvm.learning.sample import STAGES
-from partirvm.learning.search import CentreLimits
 from partirvm.options import Request
-from partirvm.planning.memory import DataShape
-from partirvm.planning.plan import Machine
+from partirvm.planning import DataShape, Machine
 from partirvm.resolve.resolve import resolve
 from partirvm.resolve.samples import Samples
 from partirvm.resolve.small_fits import with_learned_kernel

@@ -10,10 +10,9 @@ from reference import model
 from waiting import Clock, wait_for
 
 from partirvm.errors import LeaseError, LeaseLostError, StorageError
-from partirvm.jobs.store import JobStore
-from partirvm.storage import Folder, lease, open_folder
-from partirvm.storage.lease import Process, holder
-from partirvm.storage.records import to_json
+from partirvm.jobs import JobStore
+from partirvm.storage import Folder, Process, lease, open_folder, to_json
+from partirvm.storage.lease import holder
 
 HOLD = """
 store = JobStore(sys.argv[1])

@@ -51,9 +51,8 @@ from partirvm.errors import (
     MissingDataError,
     UsageError,
 )
-from partirvm.fit.driver import Watcher
-from partirvm.jobs import attempt
-from partirvm.jobs.state import Status
+from partirvm.fit import Watcher
+from partirvm.jobs import Status, attempt
 from partirvm.jobs.store import KEPT
 from partirvm.storage import lease
 

@@ -9,10 +9,8 @@ from waiting import Clock
 
 from partirvm import RVMRegressor, ingest, open_job
 from partirvm.errors import LeaseError
-from partirvm.jobs import attempt
-from partirvm.jobs.job import advice_of
-from partirvm.jobs.request import create
-from partirvm.jobs.state import Status, fold, lost_workers_of, observed
+from partirvm.jobs import Status, advice_of, attempt, create, fold, observed
+from partirvm.jobs.state import lost_workers_of
 from partirvm.report.text import followed, status_text
 
 SCHEDULER = "tcp://10.0.0.5:8786"

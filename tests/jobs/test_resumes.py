@@ -11,13 +11,11 @@ from numpy.testing import assert_array_equal
 
 from partirvm import RVMRegressor, ingest, jobs, load_model, open_job
 from partirvm.errors import UsageError
-from partirvm.jobs import attempt
-from partirvm.jobs.state import Status
+from partirvm.jobs import Status, attempt
 from partirvm.kernels import Several, kernel_from_spec
 from partirvm.model.base import bases_of
 from partirvm.options import Request
-from partirvm.storage import Folder
-from partirvm.storage.records import read_json, to_json
+from partirvm.storage import Folder, read_json, to_json
 from partirvm.strategies import working_set
 
 pytestmark = [

@@ -10,17 +10,25 @@ from same import assert_same
 from watchers import Broken
 
 from partirvm import ingest, jobs, open_job
-from partirvm.core.termination import Termination
+from partirvm.core import Termination
 from partirvm.data import ZarrSource, as_source
 from partirvm.errors import FormatError
 from partirvm.execution import LocalExecutor
-from partirvm.fit.driver import Watcher
-from partirvm.jobs import attempt
-from partirvm.jobs.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
-from partirvm.jobs.job import advice_of
-from partirvm.jobs.request import create
-from partirvm.jobs.state import TRANSITIONS, JobState, Status, fold, observed
-from partirvm.jobs.store import JobStore
+from partirvm.fit import Watcher
+from partirvm.jobs import (
+    Checkpoint,
+    JobState,
+    JobStore,
+    Status,
+    advice_of,
+    attempt,
+    create,
+    fold,
+    load_checkpoint,
+    observed,
+    save_checkpoint,
+)
+from partirvm.jobs.state import TRANSITIONS
 from partirvm.options import Request
 from partirvm.resolve.resolve import continued, resolve
 from partirvm.types import Columns

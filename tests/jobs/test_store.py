@@ -13,11 +13,9 @@ from processes import running
 from reference import model, written
 
 from partirvm.errors import ExistsError, LeaseError, LeaseLostError, MissingDataError, StorageError
-from partirvm.jobs.store import JobStore
-from partirvm.storage import Folder, address, open_folder
+from partirvm.jobs import JobStore
+from partirvm.storage import Folder, Lease, address, open_folder, to_json
 from partirvm.storage.folder import flush
-from partirvm.storage.lease import Lease
-from partirvm.storage.records import to_json
 
 
 def kinds(events):

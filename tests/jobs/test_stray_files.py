@@ -13,7 +13,7 @@ from reference import model
 
 from partirvm.cli import main
 from partirvm.errors import PartirvmError
-from partirvm.jobs.store import JobStore
+from partirvm.jobs import JobStore
 from partirvm.storage import Folder
 
 pytestmark = pytest.mark.timeout(30)

@@ -9,13 +9,11 @@ from numpy.random import default_rng
 
 from partirvm.data import ArraySource
 from partirvm.execution import LocalExecutor
-from partirvm.kernels import Gaussian
-from partirvm.kernels.design import Design
-from partirvm.learning.sample import gathered
+from partirvm.kernels import Design, Gaussian
+from partirvm.learning import gathered
 from partirvm.likelihoods import GAUSSIAN, LIKELIHOODS
-from partirvm.scaling.maps import Scaling
-from partirvm.spec.entries import Spent
-from partirvm.spec.problem import Problem
+from partirvm.scaling import Scaling
+from partirvm.spec import Problem, Spent
 
 
 def problem_of(X, y, kernel=None, K=0, bias=True, shuffled=True):

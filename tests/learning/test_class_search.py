@@ -9,21 +9,19 @@ from numpy.testing import assert_allclose
 from sampling import Passes, arm, problem_of, sample_of
 
 from partirvm.kernels import Categorical, Gaussian, OnColumns, Product
-from partirvm.learning import class_search
-from partirvm.learning.class_search import (
-    ONE,
-    UNSCALED,
-    choose,
+from partirvm.learning import (
+    ProcessFit,
+    ProcessRows,
+    SearchSettings,
     class_centres,
+    class_search,
     learn_classes,
-    left_out,
-    one_width,
-    unscaled,
+    learning_options,
 )
-from partirvm.learning.exact_process import ProcessFit, ProcessRows, climb
+from partirvm.learning.class_search import ONE, UNSCALED, choose, left_out, one_width, unscaled
+from partirvm.learning.exact_process import climb
 from partirvm.learning.forms import EACH
-from partirvm.learning.search import SearchSettings, learning_options
-from partirvm.likelihoods.passes import SlopePass
+from partirvm.likelihoods import SlopePass
 
 
 def learned(X, codes, K, **hooks):

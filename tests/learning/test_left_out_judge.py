@@ -9,9 +9,8 @@ from sampling import problem_of, sample_of
 from test_process_search import learned
 
 from partirvm.kernels import Gaussian
-from partirvm.learning import process_search
+from partirvm.learning import ProcessFit, ProcessRows, process_search
 from partirvm.learning.escalation import escalated, forest_starts
-from partirvm.learning.exact_process import ProcessFit, ProcessRows
 from partirvm.learning.left_out_judge import LeftOutJudge, judge_of
 
 

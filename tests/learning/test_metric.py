@@ -18,10 +18,11 @@ from partirvm.kernels import (
     OnColumns,
     Product,
 )
-from partirvm.learning import forms
+from partirvm.learning import forms, learning_options
 from partirvm.learning.forms import DIRECTIONS, EACH, along_directions, learn, turnable
-from partirvm.learning.search import begin_stage, learning_options
-from partirvm.likelihoods.passes import InputGradientPass, SlopePass
+from partirvm.learning.search import begin_stage
+from partirvm.likelihoods import SlopePass
+from partirvm.likelihoods.passes import InputGradientPass
 
 
 def ridge(n, d, seed=0, noise=0.1):

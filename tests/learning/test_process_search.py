@@ -10,10 +10,9 @@ from sampling import Stopped, problem_of, sample_of
 from scipy.stats import ortho_group
 
 from partirvm.kernels import Gaussian, Matern32
-from partirvm.learning import process_search
+from partirvm.learning import SearchSettings, learning_options, process_search
 from partirvm.learning.forms import DIRECTIONS, FAMILIES
 from partirvm.learning.process_search import first_widths, left_out, search
-from partirvm.learning.search import SearchSettings, learning_options
 
 
 def learned(

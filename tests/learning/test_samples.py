@@ -10,8 +10,7 @@ from waiting import Clock
 from partirvm.data import ArraySource
 from partirvm.execution import LocalExecutor
 from partirvm.resolve.samples import Samples
-from partirvm.spec import entries
-from partirvm.spec.entries import Spent
+from partirvm.spec import Spent, entries
 
 
 def drawn_rows(seed):

@@ -11,10 +11,10 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sampling import problem_of, sample_of
 
 from partirvm import RVMRegressor
-from partirvm.learning import process_search
-from partirvm.learning.exact_process import ProcessFit, ProcessRows, climb
+from partirvm.learning import ProcessFit, ProcessRows, process_search
+from partirvm.learning.exact_process import climb
 from partirvm.learning.features import warped, warped_by, with_regressions
-from partirvm.scaling.maps import FeatureMap, Scaling
+from partirvm.scaling import FeatureMap, Scaling
 
 
 def spread_of(X, y):

@@ -10,8 +10,9 @@ from scipy.spatial.distance import cdist
 
 from partirvm.errors import MissingDataError, PartirvmError
 from partirvm.fit.residual_rows import sorted_cells
+from partirvm.local import Cells
 from partirvm.local import cells as module
-from partirvm.local.cells import Cells, leaf_order
+from partirvm.local.cells import leaf_order
 
 
 def records(points, targets=1):

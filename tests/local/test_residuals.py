@@ -14,12 +14,11 @@ from scipy.spatial.distance import cdist
 from tables import rough
 
 from partirvm import Local, Polynomial, RVMRegressor, ingest, jobs, load_model, save_model
-from partirvm.core.termination import Termination
+from partirvm.core import Termination
 from partirvm.errors import DataWarning, FormatError, LimitWarning, MissingDataError, UsageError
-from partirvm.fit.driver import Watcher
+from partirvm.fit import Watcher
 from partirvm.fit.residual_trials import mixture_rises
-from partirvm.local.cells import LOG_FACTOR, NUMBER
-from partirvm.local.kriging import CORRELATIONS, LocalKernel, learned
+from partirvm.local import CORRELATIONS, LOG_FACTOR, NUMBER, LocalKernel, learned
 from partirvm.model.files import CODEC, FORMAT, KIND
 from partirvm.options import Request
 

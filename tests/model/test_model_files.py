@@ -13,15 +13,13 @@ from numpy.random import default_rng
 from numpy.testing import assert_allclose, assert_array_equal
 
 from partirvm import RVMRegressor, load_model, open_job
-from partirvm.core.left_out import Calibration
+from partirvm.core import Calibration
 from partirvm.errors import DataError, ExistsError, FormatError, MissingDataError, StorageError
-from partirvm.kernels import Gaussian
-from partirvm.kernels.design import Design
+from partirvm.kernels import Design, Gaussian
 from partirvm.model import Model, save_model
 from partirvm.model.files import FORMAT, KIND
-from partirvm.scaling.maps import Scaling
-from partirvm.storage import Folder, codec
-from partirvm.storage.codec import read_group
+from partirvm.scaling import Scaling
+from partirvm.storage import Folder, codec, read_group
 from partirvm.types import Columns
 
 

@@ -23,8 +23,7 @@ from partirvm.errors import ExistsError, LeaseError, LeaseLostError, MissingData
 from partirvm.options import Request
 from partirvm.predict import prediction
 from partirvm.predict.output import write_output, written_labels
-from partirvm.storage import open_folder
-from partirvm.storage.records import read_json, to_json
+from partirvm.storage import open_folder, read_json, to_json
 
 ASKED = {"strategy": "working-set", "selection": "error", "noise": "constant", "residual": "none"}
 PARAMETERS = Request(gamma=0.3, partition_size=30, max_rounds=2, **ASKED)

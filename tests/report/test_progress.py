@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 from histories import plan, round_of
 
-from partirvm.core.updates import StepInfo
+from partirvm.core import StepInfo
 from partirvm.quoting import format_bytes
 from partirvm.report.progress import Progress
 

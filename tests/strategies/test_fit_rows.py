@@ -12,13 +12,17 @@ from numpy.random import default_rng
 from numpy.testing import assert_allclose, assert_array_equal
 from simulator import Simulator, wave
 
-from partirvm.core.sampling import Purpose
-from partirvm.core.statistics import GramBlock
-from partirvm.core.updates import HyperState
-from partirvm.likelihoods import GAUSSIAN, gaussian
-from partirvm.likelihoods.gaussian import Solve
-from partirvm.likelihoods.passes import ErrorPass, GramPass, LeaveOneOutPass, ResidualPass
-from partirvm.spec.problem import Options, Solved
+from partirvm.core import GramBlock, HyperState, Purpose
+from partirvm.likelihoods import (
+    GAUSSIAN,
+    ErrorPass,
+    GramPass,
+    LeaveOneOutPass,
+    ResidualPass,
+    Solve,
+    gaussian,
+)
+from partirvm.spec import Options, Solved
 from partirvm.strategies.fit_rows import SPAN, drawn_rows, quotas, ranked, stratified_partition
 
 PARTITIONED = ["split-merge", "incremental", "working-set"]

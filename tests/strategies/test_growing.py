@@ -11,11 +11,9 @@ from numpy.testing import assert_allclose
 from scipy.stats import multivariate_normal
 from simulator import Simulator, wave
 
-from partirvm.core.termination import Termination
-from partirvm.likelihoods.classes import Newton
-from partirvm.likelihoods.gaussian import Solve
-from partirvm.likelihoods.passes import GramPass
-from partirvm.spec.problem import Options
+from partirvm.core import Termination
+from partirvm.likelihoods import GramPass, Newton, Solve
+from partirvm.spec import Options
 from partirvm.strategies import fit_rows, rounds, working_set
 
 PER_COLUMN = 4

@@ -11,22 +11,19 @@ from by_default import some
 from journals import TIMES, left
 from numpy.random import default_rng
 
+from partirvm.core import Scores, Termination
 from partirvm.core.ascent import OFF
-from partirvm.core.scores import Scores
-from partirvm.core.termination import Termination
 from partirvm.data import ArraySource
 from partirvm.execution import LocalExecutor
-from partirvm.fit import driver
-from partirvm.fit.driver import Driver, MemoryJournal
-from partirvm.jobs.checkpoint import attached, codec, stored
-from partirvm.kernels import Gaussian, kernel_from_spec
-from partirvm.kernels.design import Design
+from partirvm.fit import Driver, MemoryJournal, driver
+from partirvm.jobs import attached
+from partirvm.jobs.checkpoint import codec, stored
+from partirvm.kernels import Design, Gaussian, kernel_from_spec
 from partirvm.likelihoods import BERNOULLI, GAUSSIAN
-from partirvm.scaling.maps import Scaling
-from partirvm.spec.problem import Options, Problem
-from partirvm.strategies import STRATEGIES
+from partirvm.scaling import Scaling
+from partirvm.spec import Options, Problem
+from partirvm.strategies import STRATEGIES, WorkingSetRounds
 from partirvm.strategies.stages import due
-from partirvm.strategies.working_set import WorkingSetRounds
 
 ROWS = 600
 PART = 50

@@ -16,16 +16,10 @@ from numpy.testing import assert_allclose, assert_array_equal
 from simulator import Simulator, spelled, wave
 
 from partirvm import RVMClassifier, RVMRegressor
-from partirvm.core.statistics import GramBlock
-from partirvm.core.termination import Termination
-from partirvm.core.updates import HyperState
-from partirvm.likelihoods.classes import Newton
-from partirvm.likelihoods.gaussian import Solve
-from partirvm.likelihoods.passes import GramPass, ResidualPass
-from partirvm.spec.panel_pass import Pass
-from partirvm.spec.problem import Options, Solved
-from partirvm.strategies import STRATEGIES, stages, working_set
-from partirvm.strategies.instructions import Save
+from partirvm.core import GramBlock, HyperState, Termination
+from partirvm.likelihoods import GramPass, Newton, ResidualPass, Solve
+from partirvm.spec import Options, Pass, Solved
+from partirvm.strategies import STRATEGIES, Save, stages, working_set
 from partirvm.strategies.stopping import FLAT, PATIENCE
 
 GROWING = ("basic", "incremental", "working-set")
