@@ -175,10 +175,10 @@ def open_to_all(tmp_path: Path) -> Path:
 @pytest.fixture
 def quick_learning(monkeypatch: pytest.MonkeyPatch) -> None:
     """Learn default kernels in fewer steps and from fewer rows: hundreds of fits learn one."""
-    monkeypatch.setattr("partirvm.core.ascent.MOST", 3)
-    monkeypatch.setattr("partirvm.learning.process_search.STARTS", (1.0,))
-    monkeypatch.setattr("partirvm.learning.left_out_judge.LEAST_JUDGED", 10**9)
-    monkeypatch.setattr("partirvm.learning.class_search.ROWS", 60)
+    from partirvm.learning import SearchEffort
+
+    quick = SearchEffort(evaluations=3, starts=(1.0,), judged=10**9, class_rows=60)
+    monkeypatch.setattr("partirvm.resolve.samples.EFFORT", quick)
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from partirvm.learning.class_search import class_centres, learn_classes
 from partirvm.learning.exact_process import ProcessFit, ProcessRows
 from partirvm.learning.process_search import learn_regression
-from partirvm.learning.sample import SampledRows, gathered
+from partirvm.learning.sample import SampledRows, SearchEffort, gathered
 from partirvm.learning.search import OF_NUMBERS, CentreLimits, SearchSettings, learning_options
 from partirvm.spec.problem import Problem
 
@@ -18,6 +18,7 @@ __all__ = [
     "ProcessFit",
     "ProcessRows",
     "SampledRows",
+    "SearchEffort",
     "SearchSettings",
     "TargetSearch",
     "class_centres",

@@ -4,7 +4,7 @@ rows.
 A tied RVM with a few hundred centres cannot express a function with much detail: its evidence
 treats the detail as noise and favours larger widths. An exact process has every row as a centre.
 L-BFGS maximises its evidence jointly over the kernel's log parameters, the signal variance and the
-noise variance, from several widths (``STARTS``) and little noise, so that detail is explained
+noise variance, from several widths and little noise, so that detail is explained
 before anything is attributed to noise. The candidates are:
 
 - *widths*: searches start from several common widths, and from the features that individually raise
@@ -46,22 +46,12 @@ from partirvm.spec.entries import Record
 from partirvm.spec.problem import Problem
 from partirvm.types import Float, Int
 
-ROWS = 400
-"""Number of rows in the searches; 500 would take twice as long."""
-
 LAST_ROWS = 1000
 """Number of rows in the last steps from the best kernel."""
 
 WORK = 1.25e7
 """Maximum rows² × features per evaluation: 400 rows with up to 78 features. A search takes about a
 hundred evaluations."""
-
-FEW = 2000
-"""Up to this many rows, the process kernel is the result; with more rows, the tied search starts
-from it."""
-
-STARTS = (0.25, 0.5, 1.0, 2.0, 4.0)
-"""Initial inverse widths, relative to gamma="scale"."""
 
 FIRST_ROWS = 100
 """Minimum number of rows in the steps from each start; half of a search's rows are enough to find
@@ -215,10 +205,10 @@ def search(
 
 
 def evidence_of(sample: SampledRows, problem: Problem, seed: int) -> float:
-    """Return the evidence of a problem's best widths, found from the starts of ``search`` on up to
-    ``ROWS`` rows."""
+    """Return the evidence of a problem's best widths, found from the starts of ``search`` on the
+    rows of a search."""
     order = in_order(sample, seed)
-    most = min(ROWS, int(np.sqrt(WORK / problem.empty.scaling.n_inputs)))
+    most = min(sample.effort.rows, int(np.sqrt(WORK / problem.empty.scaling.n_inputs)))
     kernel = problem.empty.kernel.per_feature(problem.empty.scaling.n_inputs)
     rows = ProcessRows.of(sample, problem.with_kernel(kernel), order[:most])
     few = ProcessRows.of(sample, rows.problem, order[: min(max(most // 2, FIRST_ROWS), most)])
@@ -226,10 +216,10 @@ def evidence_of(sample: SampledRows, problem: Problem, seed: int) -> float:
 
 
 def _from_starts(few: ProcessRows, rows: ProcessRows, more: ProcessRows) -> ProcessFit:
-    """Return the best result of searches from ``STARTS`` and from starts found on ``more`` rows;
-    each begins on ``few`` rows."""
+    """Return the best result of searches from common widths and from starts found on ``more``
+    rows; each begins on ``few`` rows."""
     kernel = rows.problem.empty.kernel
-    starts = jittered(kernel.logs, STARTS, seed=0)
+    starts = jittered(kernel.logs, rows.sample.effort.starts, seed=0)
     if 1 < len(kernel.logs) <= SCREENED:
         starts += screened(more, kernel)
     best = from_starts(few, starts, FIRST_NOISE, FIRST_STEPS, STARTS_CLIMBED)
@@ -376,7 +366,7 @@ def learn_regression(sample: SampledRows, problem: Problem, settings: SearchSett
     d = problem.empty.scaling.n_inputs
     order = in_order(sample, settings.seed)
     family = settings.family
-    most = min(ROWS, int(np.sqrt(WORK / d)), settings.columns)
+    most = min(sample.effort.rows, int(np.sqrt(WORK / d)), settings.columns)
     turn = settings.learning.metric != "widths"
     widths = first_widths(sample, problem, order, most)
     warp_errors: dict[str, float] = {}
@@ -394,11 +384,12 @@ def learn_regression(sample: SampledRows, problem: Problem, settings: SearchSett
     run = RegressionSearch(sample, problem, settings, order, most, facts)
     if turn and len(order) >= WIDE * d:
         steep = steep_start(run, widths)
-        if steep is not None and len(order) <= FEW:
+        if steep is not None and len(order) <= sample.effort.few:
             rows = run.rows(order[: min(settings.columns, LAST_ROWS)])
             return run.result(rows, climb(rows, steep, LAST_STEPS), {"form": DIRECTIONS})
         turned = turned if steep is None else steep
-    if most >= min(ROWS, len(order)) and len(order) <= FEW:
+    all_used = most >= min(sample.effort.rows, len(order))
+    if all_used and len(order) <= sample.effort.few:
         return by_process(run, widths, turned)
     return by_tied_evidence(run, widths, turned, chosen)
 

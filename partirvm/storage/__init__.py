@@ -8,13 +8,14 @@ import it.
 from partirvm.storage.address import Where, open_filesystem, reading, storing
 from partirvm.storage.codec import Codec, read_group, write_group
 from partirvm.storage.folder import Folder, open_folder, require_replaceable
-from partirvm.storage.lease import Lease, Process
+from partirvm.storage.lease import Lease, LeaseTimes, Process
 from partirvm.storage.records import read_json, to_json
 
 __all__ = [
     "Codec",
     "Folder",
     "Lease",
+    "LeaseTimes",
     "Process",
     "Where",
     "open_filesystem",

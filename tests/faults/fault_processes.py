@@ -23,10 +23,13 @@ HERE = str(Path(__file__).parent)
 ROOT = str(Path(__file__).parents[1])
 
 
+QUICK = lease.LeaseTimes(beat=0.1, expiry=1.5)
+"""Times of leases that expire quickly."""
+
+
 def shorten_leases():
     """Make the leases of this process expire quickly."""
-    lease.BEAT = 0.1
-    lease.EXPIRY = 1.5
+    lease.TIMES = QUICK
 
 
 def carry(job, quick=False, patience=40.0, halt=None, wait=None):
@@ -36,10 +39,9 @@ def carry(job, quick=False, patience=40.0, halt=None, wait=None):
     """
     from partirvm.jobs import run_job
 
-    if quick:
-        shorten_leases()
+    times = QUICK if quick else None
     watcher = Halting(*halt) if halt else Waiting(*wait) if wait else None
-    fitted = run_job(job, patience=patience, watcher=watcher)
+    fitted = run_job(job, patience=patience, watcher=watcher, times=times)
     return None if fitted is None else fitted.reason.value
 
 

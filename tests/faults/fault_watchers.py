@@ -128,6 +128,7 @@ def listen(folder):
     """Watch drivers of this process as ``arm`` specifies, hold and count tiles, and always poll."""
     from partirvm.data import ZarrSource
     from partirvm.jobs import attempt
+    from partirvm.storage import lease
 
     folder = Path(folder)
     original = ZarrSource.tile
@@ -142,7 +143,7 @@ def listen(folder):
         wait_for(lambda: not (folder / "hold").exists(), "the release of the tiles")
         return original(self, number)
 
-    attempt.POLL_SECONDS = 0.0
+    lease.TIMES = lease.LeaseTimes(poll=0.0)
     attempt.Watcher = watcher
     ZarrSource.tile = tile
 

@@ -8,10 +8,11 @@ from partirvm.jobs import JobStore
 from partirvm.kernels import Design, Gaussian
 from partirvm.model import Model
 from partirvm.scaling import Scaling
+from partirvm.storage import LeaseTimes
 from partirvm.types import Columns
 
-QUICK = 0.1, 1.5
-"""Seconds of ``lease.BEAT`` and ``lease.EXPIRY`` in tests."""
+QUICK = LeaseTimes(beat=0.1, expiry=1.5)
+"""Times of leases in tests."""
 
 
 def model(seed=0, m=3):

@@ -19,8 +19,9 @@ from partirvm.errors import (
     StorageError,
     UsageError,
 )
-from partirvm.jobs import JobStore, Status
+from partirvm.jobs import JobStore, Status, create
 from partirvm.options import Request
+from partirvm.storage import LeaseTimes
 
 OPTIONS = {"selection": "random", "noise": "constant", "residual": "none"}
 REQUEST = Request(gamma=2.0, partition_size=30, max_rounds=3, **OPTIONS, seed=4)
@@ -108,12 +109,10 @@ def test_a_queued_job_can_be_aborted_and_resumed(data, tmp_path):
 @pytest.mark.parametrize("what", ["abort", "cancel"])
 def test_an_abort_during_planning_ends_the_job(data, tmp_path, monkeypatch, what):
     """Nothing is planned or fitted any more, and a resume starts from the beginning."""
-    from partirvm.jobs import attempt, request
     from partirvm.resolve import small_fits
 
-    monkeypatch.setattr(attempt, "POLL_SECONDS", 0.0)
     measured = Request(**{**vars(REQUEST), "partition_size": "auto"})
-    request.create(data, str(tmp_path / "job"), measured, None, False)
+    create(data, str(tmp_path / "job"), measured, None, False)
     job = open_job(tmp_path / "job")
 
     sparseness = small_fits.sparseness
@@ -124,7 +123,7 @@ def test_an_abort_during_planning_ends_the_job(data, tmp_path, monkeypatch, what
 
     with monkeypatch.context() as patched:
         patched.setattr(small_fits, "sparseness", interrupted)
-        outcome = jobs.run_job(job.location)
+        outcome = jobs.run_job(job.location, times=LeaseTimes(poll=0.0))
     assert (outcome.model, outcome.plan, outcome.reason) == (None, None, Termination.ABORTED)
     end = {"abort": Status.ABORTED, "cancel": Status.CANCELLED}[what]
     assert transitions(job) == ["running", end.value]

@@ -52,9 +52,9 @@ from partirvm.errors import (
     UsageError,
 )
 from partirvm.fit import Watcher
-from partirvm.jobs import Status, attempt
+from partirvm.jobs import Status
 from partirvm.jobs.store import KEPT
-from partirvm.storage import lease
+from partirvm.storage import LeaseTimes, lease
 
 sys.path.append(str(Path(__file__).parents[1] / "faults"))
 
@@ -578,8 +578,7 @@ class LocalLife(Life):
 @pytest.fixture
 def references(tmp_path, monkeypatch):
     """Undisturbed jobs; running ones poll at once for an abort."""
-    monkeypatch.setattr(attempt, "POLL_SECONDS", 0.0)
-    monkeypatch.setattr(lease, "BEAT", 600.0)
+    monkeypatch.setattr(lease, "TIMES", LeaseTimes(beat=600.0, poll=0.0))
     return References(tmp_path)
 
 

@@ -59,9 +59,19 @@ class Passes:
 
 @contextmanager
 def sample_of(
-    X, y, w=None, rows=None, tile_rows=100, threads=1, room=0, passes=None, lines=None, on_best=None
+    X,
+    y,
+    w=None,
+    rows=None,
+    tile_rows=100,
+    threads=1,
+    passes=None,
+    lines=None,
+    on_best=None,
+    **options,
 ):
-    """Return these rows (all, if None) from a source with tiles of this size."""
+    """Return these rows (all, if None) from a source with tiles of this size; ``options`` are those
+    of ``gathered``."""
     executor = LocalExecutor(threads)
     seen = passes or Passes()
     run = executor.run
@@ -77,7 +87,7 @@ def sample_of(
     executor.run = watched
     log, found = ([] if one is None else one for one in (lines, on_best))
     source = ArraySource(X, y, w, tile_rows=tile_rows)
-    hooks = {"room": room, "log": log.append, "on_best": found.append}
-    with gathered(source, rows, executor, heard, Spent(), **hooks) as sample:
+    hooks = {"log": log.append, "on_best": found.append}
+    with gathered(source, rows, executor, heard, Spent(), **hooks, **options) as sample:
         yield sample
     executor.close()

@@ -12,6 +12,7 @@ from partirvm.kernels import Categorical, Gaussian, OnColumns, Product
 from partirvm.learning import (
     ProcessFit,
     ProcessRows,
+    SearchEffort,
     SearchSettings,
     class_centres,
     class_search,
@@ -172,14 +173,12 @@ def test_skewed_features_are_warped_jointly():
 
 
 @pytest.mark.parametrize("K", [2, 4])
-def test_many_rows_use_the_tied_evidence(K, monkeypatch):
-    """The search has fewer centres for more than ``FEW`` rows."""
-    monkeypatch.setattr(class_search, "FEW", 100)
-    monkeypatch.setattr(class_search, "ROWS", 80)
+def test_many_rows_use_the_tied_evidence(K):
+    """The search has fewer centres for more than ``few`` rows."""
     passes = Passes()
     (X, codes) = two_of(200, 3)
     codes = codes + 2 * (X[:, 1] > 0) if K == 4 else codes
-    line, _ = learned(X, codes, K, passes=passes)
+    line, _ = learned(X, codes, K, passes=passes, effort=SearchEffort(few=100, class_rows=80))
     assert line.choice == {"form": EACH}
     assert line.candidates == 50  # a quarter of the rows
     assert passes.of(SlopePass)
@@ -187,11 +186,10 @@ def test_many_rows_use_the_tied_evidence(K, monkeypatch):
 
 def test_a_common_width_for_many_rows_is_recorded_last_if_chosen(monkeypatch):
     """Each row is left out once."""
-    monkeypatch.setattr(class_search, "FEW", 100)
     monkeypatch.setattr(
         class_search, "choose", lambda errors, one: {"form": one, "rows": errors.shape[1]}
     )
     X = default_rng(4).normal(size=(300, 2))
-    line, found = learned(X, (X[:, 0] > 0) + 2.0 * (X[:, 1] > 0), 4)
+    line, found = learned(X, (X[:, 0] > 0) + 2.0 * (X[:, 1] > 0), 4, effort=SearchEffort(few=100))
     assert (line.choice["form"], line.choice["rows"], line.candidates) == (ONE, 300, 300)
     assert len(set(found.empty.kernel.gamma)) == 1

@@ -10,7 +10,7 @@ from sampling import Stopped, problem_of, sample_of
 from scipy.stats import ortho_group
 
 from partirvm.kernels import Gaussian, Matern32
-from partirvm.learning import SearchSettings, learning_options, process_search
+from partirvm.learning import SearchEffort, SearchSettings, learning_options, process_search
 from partirvm.learning.forms import DIRECTIONS, FAMILIES
 from partirvm.learning.process_search import first_widths, left_out, search
 
@@ -25,12 +25,14 @@ def learned(
     columns=1000,
     most=np.inf,
     on_best=None,
+    effort=None,
     **options,
 ):
     """Return the last history line of ``learn_regression`` for standardised inputs."""
     lines = []
+    hooks = {"effort": effort} if effort else {}
     learning = learning_options(len(X), metric=metric, **options)
-    with sample_of(X, y, lines=lines, on_best=on_best) as sample:
+    with sample_of(X, y, lines=lines, on_best=on_best, **hooks) as sample:
         problem = problem_of(X, y, kernel)
         settings = SearchSettings(learning, seed=0, columns=columns, family=family)
         process_search.learn_regression(sample, problem, settings)
@@ -111,10 +113,9 @@ def test_left_out_rows_are_predicted_by_fits_without_them(monkeypatch, n, expect
     assert len(set().union(*(outside for _, outside in seen))) == expected
 
 
-def test_the_tied_search_with_many_rows_begins_at_the_widths_of_the_process(monkeypatch):
-    monkeypatch.setattr(process_search, "FEW", 120)
+def test_the_tied_search_with_many_rows_begins_at_the_widths_of_the_process():
     X, y = waves(200)
-    line = learned(X, y - y.mean(), metric="widths", family=True)
+    line = learned(X, y - y.mean(), metric="widths", family=True, effort=SearchEffort(few=120))
     assert line.candidates < 200
     assert "families" in line.choice
     gamma = np.array(line.kernel["gamma"])
