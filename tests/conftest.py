@@ -182,6 +182,26 @@ def quick_learning(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
+def separate_addresses() -> Iterator[None]:
+    """Begin without logins; restore the logins and the allowed protocols of this process later."""
+    from partirvm.storage import address
+
+    protocols = set(address.allowed)
+    logins = dict(address._logins)
+    address._logins.clear()
+    yield
+    address.allowed.intersection_update(protocols)
+    address._logins.clear()
+    address._logins.update(logins)
+
+
+@pytest.fixture
+def without_charts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Build pages as without matplotlib, because charts take most of the time."""
+    monkeypatch.setattr("partirvm.report.page.find_spec", lambda name: None)
+
+
+@pytest.fixture
 def rng() -> np.random.Generator:
     """Return a generator with a fixed seed."""
     return np.random.default_rng(20260801)

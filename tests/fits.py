@@ -9,6 +9,11 @@ from numpy.testing import assert_allclose
 from partirvm.core import GramBlock, GramStatistics
 
 
+def small_cells(patch, rows):
+    """Set the maximum number of rows in a cell of local residuals, with pytest's MonkeyPatch."""
+    patch.setattr("partirvm.local.cells.CELL_ROWS", rows)
+
+
 def statistics_of(Phi, t, w=None, labels=None, offset=None):
     """Return the statistics of all columns, for the residual target t − Φ·offset if there is an
     offset."""

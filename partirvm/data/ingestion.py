@@ -9,7 +9,7 @@ the DATA then count as unshuffled.
 
 import os
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import signature
 from typing import Any
@@ -330,7 +330,7 @@ class _Ingest:
             with storing("the spill files beside the data"):
                 rows.add(records)
             # settled_memory also frees memory: pages of many sizes leave gaps
-            if settled_memory() > self.budget.limit:
+            if self.budget.used() > self.budget.limit:
                 raise MemoryLimitError(f"{table.name}: reading exceeded memory_limit: {MORE}.")
             self.report("read", encoder.n_rows, table.n_rows)
         least = 2 if roles.targets and before is None else 1
@@ -426,13 +426,14 @@ def _last_rows(url: str, before: DataAttributes) -> Float:
 
 
 class Budget:
-    """The memory limit of a process: ``limit`` is the passed or default limit in bytes, and
-    ``base`` the number of bytes in use at the beginning."""
+    """The memory limit of a process: ``limit`` is the passed or default limit in bytes, ``base``
+    the number of bytes in use at the beginning, and ``used`` returns the number in use."""
 
-    def __init__(self, limit: int | None) -> None:
+    def __init__(self, limit: int | None, used: Callable[[], int] | None = None) -> None:
         import zarr.codecs  # noqa: F401 - so that its memory is counted
 
-        self.base = settled_memory()
+        self.used = used or settled_memory
+        self.base = used()
         self.limit = max(512 << 20, self.base + (256 << 20)) if limit is None else limit
 
     def batch_bytes(self, table: Reader, width: int, tile_rows: int, held: int) -> int:
@@ -459,7 +460,7 @@ class Budget:
 
     def sort_bytes(self, width: int, tile_rows: int) -> int:
         """Return how many bytes of records to sort at a time, once all rows have been read."""
-        available = self.limit - settled_memory() - ALLOWANCE - tile_bytes(width, tile_rows)
+        available = self.limit - self.used() - ALLOWANCE - tile_bytes(width, tile_rows)
         return max(available // 2, LEAST_SORT)
 
 

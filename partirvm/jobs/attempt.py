@@ -375,13 +375,14 @@ def _poll(store: JobStore, attempt: int, watcher: Watcher) -> Interrupted:
     lease is lost."""
     aborted = False
     interval = store.times.poll
+    clock = store.times.clock
     polled = -interval
 
     def poll() -> Termination | None:
         nonlocal aborted, polled
         aborted = aborted or watcher.aborted()
-        if not aborted and time.monotonic() - polled >= interval:
-            polled = time.monotonic()
+        if not aborted and clock.monotonic() - polled >= interval:
+            polled = clock.monotonic()
             if store.lease is not None and store.lease.lost:
                 store.lease.check()
             aborted = store.requested(attempt) is not None
@@ -399,12 +400,13 @@ def _recorded_losses(store: JobStore, executor: Executor) -> Iterator[Callable[[
     """
     recorded = 0
     recorded_at = -LOSS_SECONDS
+    clock = store.times.clock
 
     def record(seconds: float = LOSS_SECONDS) -> None:
         nonlocal recorded, recorded_at
         n_lost, last_lost = executor.lost_workers
-        if n_lost > recorded and time.monotonic() - recorded_at >= seconds:
-            recorded_at = time.monotonic()
+        if n_lost > recorded and clock.monotonic() - recorded_at >= seconds:
+            recorded_at = clock.monotonic()
             store.record({"event": "workers", "lost": n_lost - recorded, "last": last_lost})
             recorded = n_lost
 

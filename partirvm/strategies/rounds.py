@@ -22,7 +22,14 @@ from partirvm.planning.cost import Schedule
 from partirvm.spec.panel_pass import Pass, Rows
 from partirvm.spec.problem import Options, Problem
 from partirvm.strategies import stages
-from partirvm.strategies.fit_rows import GROWING, enlarged, fresh, intermediate_rows, partition
+from partirvm.strategies.fit_rows import (
+    GROWING,
+    ROWS_PER_COLUMN,
+    enlarged,
+    fresh,
+    intermediate_rows,
+    partition,
+)
 from partirvm.strategies.instructions import Steps
 from partirvm.strategies.stages import INTERMEDIATE, RoundsState
 
@@ -45,6 +52,7 @@ class Rounds:
 
     schedule: ClassVar[Schedule]
     used_up: ClassVar[Termination] = Termination.CONVERGED
+    rows_per_column: ClassVar[int] = ROWS_PER_COLUMN
 
     def start(self, problem: Problem, options: Options) -> RoundsState:
         """Return the state before the first round."""
@@ -72,8 +80,9 @@ class Rounds:
         if limit is not None:
             return (yield from self.conclude(state, limit))
         columns = len(state.fit.labels) + room * state.problem.n_kernels
-        rows = enlarged(state.options.sample_rows, columns, state.problem.n_rows)
-        if state.seen == GROWING and rows > state.options.sample_rows:
+        sample_rows = state.options.sample_rows
+        rows = enlarged(sample_rows, columns, state.problem.n_rows, self.rows_per_column)
+        if state.seen == GROWING and rows > sample_rows:
             state = yield from enlarge(state, rows)
         state, chosen = yield from self.choose(replace(state, round=state.round + 1), room)
         return (yield from self.join(state, chosen))

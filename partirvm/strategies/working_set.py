@@ -40,11 +40,12 @@ class WorkingSetRounds(Rounds):
 
     schedule: ClassVar[Schedule] = Schedule("working-set", selects=True)
     used_up: ClassVar[Termination] = Termination.EXHAUSTED
+    least_work: ClassVar[float] = LEAST_WORK
 
     def start(self, problem: Problem, options: Options) -> RoundsState:
         """Return the state before the first round; kernel learning counts as work."""
         learning = float(EVALUATIONS * 3 * min(problem.n_rows, LEARNING_ROWS) * options.centres**2)
-        return replace(super().start(problem, options), work=max(learning, LEAST_WORK))
+        return replace(super().start(problem, options), work=max(learning, self.least_work))
 
     def next_round(self, state: RoundsState) -> Steps[RoundsState]:
         """Assess the last round, and run the next one, on a larger sample if the last one gained

@@ -3,7 +3,6 @@
 import subprocess
 import sys
 from types import SimpleNamespace
-from unittest import mock
 
 import numpy as np
 import pyarrow as pa
@@ -122,8 +121,7 @@ def test_a_batch_beyond_the_memory_limit_ends_the_ingest(tmp_path, monkeypatch):
 def test_an_accepted_budget_fits_the_limit(limit, base, held, width, tile_rows, most):
     """This follows from the formulas for reading and writing; a limit is refused only if the
     minimum does not fit."""
-    with mock.patch("partirvm.data.ingestion.settled_memory", return_value=base * MiB):
-        budget = Budget(limit * MiB)
+    budget = Budget(limit * MiB, used=lambda: base * MiB)
     reader = SimpleNamespace(name="t", most_batch=most)
     least = max(LEAST_BATCH, 64 * 8 * width)
     free = (limit - base) * MiB - ALLOWANCE
@@ -139,5 +137,4 @@ def test_an_accepted_budget_fits_the_limit(limit, base, held, width, tile_rows, 
     assert fits
     assert least <= batch <= max(most, least)
     assert held * MiB + BATCHES * batch <= free
-    with mock.patch("partirvm.data.ingestion.settled_memory", return_value=base * MiB):
-        assert tile_bytes(width, tile_rows) + 2 * budget.sort_bytes(width, tile_rows) <= free
+    assert tile_bytes(width, tile_rows) + 2 * budget.sort_bytes(width, tile_rows) <= free

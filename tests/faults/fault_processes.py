@@ -69,17 +69,17 @@ def carry_learning_again(job, **options):
     return carry(job, **options)
 
 
-def make_small(set_value):
+def make_small(patch):
     """Set constants so that 2,000 rows exceed the memory and need six cells."""
     constants = {"core.held_back.LEFT_OUT_ROWS": 600, "likelihoods.gaussian.LEFT_OUT_ROWS": 600}
     constants |= {"local.cells.CELL_ROWS": 300, "resolve.resolve.RESIDUAL_SHARE": 400}
     for place, value in constants.items():
-        set_value(f"partirvm.{place}", value)
+        patch.setattr(f"partirvm.{place}", value)
 
 
 def carry_small(job):
     """Run a job immediately, with small cells on disk."""
-    make_small(pytest.MonkeyPatch().setattr)
+    make_small(pytest.MonkeyPatch())
     return carry(job, patience=0.0)
 
 
@@ -203,7 +203,7 @@ def save_copy(source, out):
     """Save a model again together with its rows."""
     from partirvm.model import load_model, save_model
 
-    make_small(pytest.MonkeyPatch().setattr)
+    make_small(pytest.MonkeyPatch())
     save_model(load_model(source), out, copy=True)
 
 

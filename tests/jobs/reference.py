@@ -26,8 +26,8 @@ def model(seed=0, m=3):
     )
 
 
-def written(place, spec=None):
+def written(place, spec=None, times=None):
     """Return the store of a new job, which this process may write."""
-    store = JobStore.create(place, spec or REQUEST)
+    store = JobStore.create(place, spec or REQUEST, times=times)
     store.acquire()
     return store

@@ -16,7 +16,7 @@ from partirvm.kernels import Several, kernel_from_spec
 from partirvm.model.base import bases_of
 from partirvm.options import Request
 from partirvm.storage import Folder, read_json, to_json
-from partirvm.strategies import working_set
+from partirvm.strategies import STRATEGIES, WorkingSetRounds
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning"),
@@ -99,7 +99,8 @@ def test_a_resume_with_more_rounds_equals_the_longer_fit(name, tmp_path, monkeyp
 @pytest.mark.slow
 def test_a_resume_with_more_effort_equals_the_thorough_fit(tmp_path, monkeypatch):
     """A balanced fit ends because of its effort if the rule applies to small fits."""
-    monkeypatch.setattr(working_set, "LEAST_WORK", 1.0)
+    eager = type("EffortEndsSmallFits", (WorkingSetRounds,), {"least_work": 1.0})
+    monkeypatch.setitem(STRATEGIES, "working-set", eager)
     place = data(tmp_path)
     request = replace(REQUEST, max_rounds=8, strategy="working-set")
     jobs.fit(place, str(tmp_path / "job"), replace(request, effort="balanced"))

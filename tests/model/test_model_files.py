@@ -17,9 +17,9 @@ from partirvm.core import Calibration
 from partirvm.errors import DataError, ExistsError, FormatError, MissingDataError, StorageError
 from partirvm.kernels import Design, Gaussian
 from partirvm.model import Model, save_model
-from partirvm.model.files import FORMAT, KIND
+from partirvm.model.files import CODEC, FORMAT, KIND
 from partirvm.scaling import Scaling
-from partirvm.storage import Folder, codec, read_group
+from partirvm.storage import Folder, read_group
 from partirvm.types import Columns
 
 
@@ -115,10 +115,9 @@ def test_a_failed_save_leaves_nothing(place, monkeypatch):
 
 @pytest.mark.parametrize("number", range(3))
 @pytest.mark.parametrize("damage", ["missing", "cut", "changed", "longer"])
-def test_damage_is_detected_in_every_part(tmp_path, number, damage, monkeypatch):
+def test_damage_is_detected_in_every_part(tmp_path, number, damage):
     """The error names the part; a missing part is never read as numbers."""
-    monkeypatch.setattr(codec, "PART", 150_000)
-    save_model(made(200), str(tmp_path / "model"))
+    CODEC.write(made(200), str(tmp_path / "model"), KIND, FORMAT, part_bytes=150_000)
     part = tmp_path / "model" / f"{number:06d}"
     data = part.read_bytes()
     changed = data[:-1] + bytes([data[-1] ^ 1])

@@ -88,12 +88,6 @@ def fitted(tables, tmp_path_factory):
     return of
 
 
-@pytest.fixture
-def without_charts(monkeypatch):
-    """Build pages as without matplotlib, because charts take most of the time."""
-    monkeypatch.setattr("partirvm.report.page.find_spec", lambda name: None)
-
-
 STATES = ["queued", "planned", "running", "no model", "aborting", "aborted", "failed"]
 
 
