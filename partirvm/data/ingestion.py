@@ -433,7 +433,7 @@ class Budget:
         import zarr.codecs  # noqa: F401 - so that its memory is counted
 
         self.used = used or settled_memory
-        self.base = used()
+        self.base = self.used()
         self.limit = max(512 << 20, self.base + (256 << 20)) if limit is None else limit
 
     def batch_bytes(self, table: Reader, width: int, tile_rows: int, held: int) -> int:

@@ -83,6 +83,8 @@ class SearchEffort:
         judged: minimum number of left-out rows that judge a kernel: fewer can detect only
             differences of 20 % or more
         lost: ratio to the best rival's error above which a kernel counts as lost
+        free_rows: with more rows than this, directions themselves also move (``learning.forms``);
+            with fewer rows, moving them raised errors by a few %
         sure: minimum difference in squared error from the rival, in standard errors, for a kernel
             to count as lost
     """
@@ -95,6 +97,7 @@ class SearchEffort:
     judged: int = 100
     lost: float = 1.05
     sure: float = 1.0
+    free_rows: int = 2000
 
 
 EFFORT = SearchEffort()

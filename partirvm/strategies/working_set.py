@@ -21,7 +21,7 @@ from partirvm.strategies.fit_rows import (
     intermediate_rows,
 )
 from partirvm.strategies.instructions import Steps
-from partirvm.strategies.rounds import Rounds, enlarge
+from partirvm.strategies.rounds import Rounds
 from partirvm.strategies.stages import (
     BETTER,
     LEAST_WORK,
@@ -64,7 +64,7 @@ class WorkingSetRounds(Rounds):
             if enough:
                 return (yield from self.conclude(state, Termination.EFFORT))
             if state.seen == GROWING and (state.slow or state.flat) and self.room(state)[1] is None:
-                state = yield from enlarge(
+                state = yield from self.enlarge(
                     state, enlarged(2 * options.sample_rows, 0, problem.n_rows)
                 )
         return (yield from super().next_round(state))

@@ -18,6 +18,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from partirvm.core import Moments, TreeSum
 from partirvm.data import ZarrSource, ingest
+from partirvm.data.ingestion import Budget
 from partirvm.data.source import hash_tile, tile_rows_for
 
 
@@ -181,9 +182,16 @@ def test_stored_arrays_have_all_rows(make, seed, tmp_path):
 )  # fmt: skip
 def test_stored_rows_do_not_depend_on_memory_or_batches(n, d, seed, tile_rows, batch, memory):
     X, y = rows(n, d, seed)
+
+    class Small(Budget):
+        def sort_bytes(self, width, tile_rows):
+            return memory
+
+        def batch_bytes(self, table, width, tile_rows, held):
+            return batch * 8 * width
+
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr("partirvm.data.ingestion.Budget.sort_bytes", lambda *_: memory)
-        patch.setattr("partirvm.data.convert.rows_per_batch", lambda batch_bytes, columns: batch)
+        patch.setattr("partirvm.data.ingestion.Budget", Small)
         data = ingest((X, y), f"{folder}/d.zarr", shuffle=seed, tile_rows=tile_rows)
         assert_holds(data, X, y, seed)
         data.verify()

@@ -63,9 +63,14 @@ def carry_counting(job):
 
 def carry_learning_again(job, **options):
     """Do the same as ``carry``; learn the kernel again as soon as there are more vectors."""
-    from partirvm.strategies import stages
+    from partirvm.strategies import STRATEGIES, Rounds
 
-    stages.due = lambda problem, options, fit, centres: fit.n_vectors > centres
+    def due(problem, options, fit, centres):
+        return fit.n_vectors > centres
+
+    for name, strategy in STRATEGIES.items():
+        if issubclass(strategy, Rounds):
+            STRATEGIES[name] = type(strategy.__name__, (strategy,), {"due": staticmethod(due)})
     return carry(job, **options)
 
 

@@ -19,6 +19,7 @@ from partirvm.errors import (
     StorageError,
     UsageError,
 )
+from partirvm.fit import Watcher
 from partirvm.jobs import JobStore, Status, create
 from partirvm.options import Request
 from partirvm.storage import LeaseTimes
@@ -107,23 +108,18 @@ def test_a_queued_job_can_be_aborted_and_resumed(data, tmp_path):
 
 
 @pytest.mark.parametrize("what", ["abort", "cancel"])
-def test_an_abort_during_planning_ends_the_job(data, tmp_path, monkeypatch, what):
+def test_an_abort_during_planning_ends_the_job(data, tmp_path, what):
     """Nothing is planned or fitted any more, and a resume starts from the beginning."""
-    from partirvm.resolve import small_fits
-
     measured = Request(**{**vars(REQUEST), "partition_size": "auto"})
     create(data, str(tmp_path / "job"), measured, None, False)
     job = open_job(tmp_path / "job")
 
-    sparseness = small_fits.sparseness
+    class Asking(Watcher):
+        def aborted(self):
+            job.store.request(what, 1, "too slow")
+            return False
 
-    def interrupted(*arguments):
-        job.store.request(what, 1, "too slow")
-        return sparseness(*arguments)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(small_fits, "sparseness", interrupted)
-        outcome = jobs.run_job(job.location, times=LeaseTimes(poll=0.0))
+    outcome = jobs.run_job(job.location, times=LeaseTimes(poll=0.0), watcher=Asking())
     assert (outcome.model, outcome.plan, outcome.reason) == (None, None, Termination.ABORTED)
     end = {"abort": Status.ABORTED, "cancel": Status.CANCELLED}[what]
     assert transitions(job) == ["running", end.value]

@@ -164,21 +164,27 @@ def test_a_frozen_driver_publishes_nothing_after_a_takeover(place, what, monkeyp
     assert stops == counts + 1
 
 
-def test_heartbeats_continue_after_a_full_disk(tmp_path, monkeypatch):
+class FullFolder(Folder):
+    """A folder on a disk that is full while ``full`` is True; it counts the refused writes."""
+
+    full = True
+    refused = 0
+
+    def write(self, name, data):
+        if self.full:
+            self.refused += 1
+            raise StorageError("no space left")
+        super().write(name, data)
+
+
+def test_heartbeats_continue_after_a_full_disk(tmp_path):
     """A heartbeat that cannot be written does not end the thread, and the lease is held."""
     store = JobStore.create(tmp_path / "job", REQUEST, times=QUICK)
-    attempts = []
-    with store.acquire() as held, monkeypatch.context() as patched:
-        write = held._folder.write
-
-        def full(name, data):
-            attempts.append(name)
-            raise StorageError("no space left")
-
-        patched.setattr(held._folder, "write", full)
-        wait_for(lambda: len(attempts) > 3)
+    store.folder = FullFolder(store.location, tmp_path / "job")
+    with store.acquire() as held:
+        wait_for(lambda: store.folder.refused > 3)
         before = store.holder().beat
-        patched.setattr(held._folder, "write", write)
+        store.folder.full = False
         wait_for(lambda: store.holder().beat > before)
         held.check()
 
