@@ -211,7 +211,7 @@ def _ingest(
     Args:
         source: source of the rows
         data: DATA to write
-        options: options of ``ingest`` by name
+        options: options of ``ingest`` by name; ``memory_limit`` may be a ``Budget``
         rereads: maximum number of times that the source is read again with the proposed options
         progress: function called with the phase, rows done and total rows
     """
@@ -225,8 +225,9 @@ def _ingest(
     # Arrow's other allocators retain freed memory
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     limit = options["memory_limit"]
+    budget = limit if isinstance(limit, Budget) else None
     room = None
-    if limit is not None:
+    if budget is None and limit is not None:
         limit = parse_bytes(limit, "memory_limit")
         room = limit - settled_memory() - ALLOWANCE
     table = open_table(source, room)
@@ -243,7 +244,7 @@ def _ingest(
             known,
             shuffle,
             tile_rows,
-            Budget(limit),
+            budget or Budget(limit),
             report=progress or (lambda phase, done, total: None),
         )
         reading = task.read_until_settled(options, rereads)

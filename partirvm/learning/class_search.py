@@ -320,6 +320,7 @@ def left_out(
     order: Int,
     most: int,
     each: ProcessFit | None = None,
+    process: type[ProcessRows] = ProcessRows,
 ) -> Float:
     """Return the squared errors of n left-out rows, times the row weights, with one width, with a
     width per feature and without a kernel.
@@ -335,11 +336,12 @@ def left_out(
         most: maximum number of rows used for prediction
         each: the fit with a width per feature, of which only a common factor is learned; None to
             learn all widths
+        process: the class of processes
     """
     squares = []
     for kept, outside in search_splits(order, most):
-        rows = ProcessRows.of(sample, problem, kept)
-        new = ProcessRows.of(sample, problem, outside)
+        rows = process.of(sample, problem, kept)
+        new = process.of(sample, problem, outside)
         if each is None:
             by_one = climb(rows, one, ONE_STEPS, together=True)
             by_each = climb(rows, by_one, STEPS)

@@ -19,7 +19,7 @@ The kernel is then compared with cheap rivals on rows not used for learning
 (``learning.escalation``).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -125,7 +125,13 @@ def first_widths(sample: SampledRows, problem: Problem, order: Int, most: int) -
 
 
 def warped_if_better(
-    sample: SampledRows, problem: Problem, order: Int, most: int, widths: ProcessFit, judged: bool
+    sample: SampledRows,
+    problem: Problem,
+    order: Int,
+    most: int,
+    widths: ProcessFit,
+    judged: bool,
+    warp: Callable[..., tuple[Problem, ProcessFit]] = warped,
 ) -> tuple[Problem, ProcessFit, dict[str, float]]:
     """Warp skewed features unless this raises the error on rows used to learn neither the widths
     nor the warps.
@@ -141,6 +147,7 @@ def warped_if_better(
         most: number of rows used to learn ``widths``
         widths: the best kernel for unwarped features
         judged: whether left-out rows may decide
+        warp: learns the warps, with the first five arguments
 
     Returns the problem, its best process, and the compared errors (empty if none were compared), in
     units of the scaled targets.
@@ -149,9 +156,9 @@ def warped_if_better(
     if judged and problem.target_variance:
         judge = judge_of(sample, problem, order, most=WARP_ROWS)
     if judge is None or most + len(judge.new) > len(order):
-        return *warped(sample, problem, order, most, widths), {}
+        return *warp(sample, problem, order, most, widths), {}
     teachers = order[~np.isin(order, judge.new)]
-    warped_problem, warped_widths = warped(sample, problem, teachers, most, widths)
+    warped_problem, warped_widths = warp(sample, problem, teachers, most, widths)
     if warped_problem is problem:
         return problem, widths, {}
     warped_judge = replace(judge, problem=warped_problem)
@@ -236,6 +243,7 @@ def left_out(
     most: int,
     *,
     afresh: bool = False,
+    process: type[ProcessRows] = ProcessRows,
 ) -> Float:
     """Predict n left-out rows with the mean alone, with widths and, unless None, with directions.
 
@@ -253,6 +261,7 @@ def left_out(
         afresh: whether the search in a fold is restarted from the initial kernels: with many
             features, a few steps from the optimum for all rows do not remove the information from
             left-out rows
+        process: the class of processes
 
     Returns log densities in nats and squared errors times row weights, for scaled targets,
     (3, 2, n) or (2, 2, n).
@@ -260,8 +269,8 @@ def left_out(
     splits = search_splits(order, most)
     parts = []
     for kept, outside in splits:
-        rows = ProcessRows.of(sample, problem, kept)
-        new = ProcessRows.of(sample, problem, outside)
+        rows = process.of(sample, problem, kept)
+        new = process.of(sample, problem, outside)
         fits = [widths, turned]
         if len(splits) > 1 and afresh:
             fits = searched_again(rows, kept, widths, turned)

@@ -190,9 +190,9 @@ def test_stored_rows_do_not_depend_on_memory_or_batches(n, d, seed, tile_rows, b
         def batch_bytes(self, table, width, tile_rows, held):
             return batch * 8 * width
 
-    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr("partirvm.data.ingestion.Budget", Small)
-        data = ingest((X, y), f"{folder}/d.zarr", shuffle=seed, tile_rows=tile_rows)
+    with tempfile.TemporaryDirectory() as folder:
+        options = {"shuffle": seed, "tile_rows": tile_rows, "memory_limit": Small(None)}
+        data = ingest((X, y), f"{folder}/d.zarr", **options)
         assert_holds(data, X, y, seed)
         data.verify()
 

@@ -105,12 +105,12 @@ def test_a_memory_limit_that_is_too_low_is_refused(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["t.parquet"]
 
 
-def test_a_batch_beyond_the_memory_limit_ends_the_ingest(tmp_path, monkeypatch):
+def test_a_batch_beyond_the_memory_limit_ends_the_ingest(tmp_path):
     """An example is a batch of huge Parquet pages, whose size the metadata do not give."""
-    used = [0, 0, 513 * MiB]
-    monkeypatch.setattr("partirvm.data.ingestion.settled_memory", lambda: used.pop(0))
+    used = [0, 513 * MiB]
+    budget = Budget(512 * MiB, used=lambda: used.pop(0))
     with pytest.raises(MemoryLimitError, match="exceeded memory_limit"):
-        ingest((np.eye(5), np.ones(5)), tmp_path / "d.zarr", memory_limit=512 * MiB)
+        ingest((np.eye(5), np.ones(5)), tmp_path / "d.zarr", memory_limit=budget)
     assert not (tmp_path / "d.zarr").exists()
 
 

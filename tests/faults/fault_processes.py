@@ -11,25 +11,25 @@ from pathlib import Path
 
 import pytest
 from fault_cases import count, count_lines, note, rows
-from fault_watchers import Halting, Meeting, Waiting, arm, halt_at, listen
+from fault_watchers import Halting, Meeting, Waiting, arm, halt_at, listen, set_lease_times
 from waiting import PATIENCE, wait_for
 
 from partirvm import ingest
 from partirvm.jobs import JobStore
 from partirvm.process import usable_cores
-from partirvm.storage import lease
+from partirvm.storage import LeaseTimes
 
 HERE = str(Path(__file__).parent)
 ROOT = str(Path(__file__).parents[1])
 
 
-QUICK = lease.LeaseTimes(beat=0.1, expiry=1.5)
+QUICK = LeaseTimes(beat=0.1, expiry=1.5)
 """Times of leases that expire quickly."""
 
 
 def shorten_leases():
     """Make the leases of this process expire quickly."""
-    lease.TIMES = QUICK
+    set_lease_times(QUICK)
 
 
 def carry(job, quick=False, patience=40.0, halt=None, wait=None):

@@ -124,11 +124,18 @@ def arm(folder, job, where, after):
     (folder / "arm").write_text(json.dumps({"job": str(job), "where": where, "after": after}))
 
 
+def set_lease_times(times):
+    """Set the times of the leases of this process."""
+    from partirvm.storage import lease
+
+    lease.TIMES = times
+
+
 def listen(folder):
     """Watch drivers of this process as ``arm`` specifies, hold and count tiles, and always poll."""
     from partirvm.data import ZarrSource
     from partirvm.jobs import attempt
-    from partirvm.storage import lease
+    from partirvm.storage import LeaseTimes
 
     folder = Path(folder)
     original = ZarrSource.tile
@@ -143,7 +150,7 @@ def listen(folder):
         wait_for(lambda: not (folder / "hold").exists(), "the release of the tiles")
         return original(self, number)
 
-    lease.TIMES = lease.LeaseTimes(poll=0.0)
+    set_lease_times(LeaseTimes(poll=0.0))
     attempt.Watcher = watcher
     ZarrSource.tile = tile
 

@@ -1,5 +1,6 @@
 """One driver at a time: processes that compete, die, freeze and continue."""
 
+import os
 import signal
 from dataclasses import asdict, replace
 
@@ -205,5 +206,15 @@ def test_a_former_holder_recognises_a_new_lease_with_the_same_epoch(place):
 
 def test_without_proc_no_process_counts_as_dead(monkeypatch):
     """On systems other than Linux only the expiry counts."""
-    monkeypatch.setattr(lease, "_space", lambda: "")
-    assert not replace(Process.this(), pid=2**22 + 1).dead
+
+    def missing(path):
+        raise FileNotFoundError(path)
+
+    lease._space.cache_clear()
+    try:
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "readlink", missing)
+            assert Process.this().space == ""
+            assert not replace(Process.this(), pid=2**22 + 1).dead
+    finally:
+        lease._space.cache_clear()

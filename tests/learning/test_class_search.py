@@ -15,7 +15,6 @@ from partirvm.learning import (
     SearchEffort,
     SearchSettings,
     class_centres,
-    class_search,
     learn_classes,
     learning_options,
 )
@@ -96,23 +95,22 @@ def test_widths_per_feature_must_gain_more_than_a_standard_error():
         assert found["errors"] == pytest.approx({ONE: np.sqrt(4.25 + more), EACH: 2.0})
 
 
-def test_rows_are_judged_by_processes_fitted_without_them(monkeypatch):
+def test_rows_are_judged_by_processes_fitted_without_them():
     """Each row counts once."""
     X, codes = two_of(60, 2)
     seen = []
-    own = class_search.ProcessRows
 
-    class Watched(own):
+    class Watched(ProcessRows):
         def predicted(self, fit, new):
-            seen.append(
-                (set(map(tuple, self.X)), set(map(tuple, new.X)), own.predicted(self, fit, new)[0])
-            )
-            return own.predicted(self, fit, new)
+            predictions = super().predicted(fit, new)
+            seen.append((set(map(tuple, self.X)), set(map(tuple, new.X)), predictions[0]))
+            return predictions
 
-    monkeypatch.setattr(class_search, "ProcessRows", Watched)
     with sample_of(X, codes) as sample:
         one = ProcessFit(Gaussian((0.5, 0.5)), 0.0, -1.0)
-        found = left_out(sample, problem_of(X, codes, K=2), one, default_rng(0).permutation(60), 60)
+        order = default_rng(0).permutation(60)
+        problem = problem_of(X, codes, K=2)
+        found = left_out(sample, problem, one, order, 60, process=Watched)
     assert found.shape == (3, 60)
     assert all(not inside & outside for inside, outside, _ in seen)
     assert len(set().union(*(outside for _, outside, _ in seen))) == 60
@@ -184,11 +182,8 @@ def test_many_rows_use_the_tied_evidence(K):
     assert passes.of(SlopePass)
 
 
-def test_a_common_width_for_many_rows_is_recorded_last_if_chosen(monkeypatch):
+def test_a_common_width_for_many_rows_is_recorded_last_if_chosen():
     """Each row is left out once."""
-    monkeypatch.setattr(
-        class_search, "choose", lambda errors, one: {"form": one, "rows": errors.shape[1]}
-    )
     X = default_rng(4).normal(size=(300, 2))
     line, found = learned(X, (X[:, 0] > 0) + 2.0 * (X[:, 1] > 0), 4, effort=SearchEffort(few=100))
     assert (line.choice["form"], line.choice["rows"], line.candidates) == (ONE, 300, 300)

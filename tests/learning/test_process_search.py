@@ -10,7 +10,13 @@ from sampling import Stopped, problem_of, sample_of
 from scipy.stats import ortho_group
 
 from partirvm.kernels import Gaussian, Matern32
-from partirvm.learning import SearchEffort, SearchSettings, learning_options, process_search
+from partirvm.learning import (
+    ProcessRows,
+    SearchEffort,
+    SearchSettings,
+    learning_options,
+    process_search,
+)
 from partirvm.learning.forms import DIRECTIONS, FAMILIES
 from partirvm.learning.process_search import first_widths, left_out, search
 
@@ -89,25 +95,24 @@ def test_directions_are_used_if_they_help_on_left_out_rows():
 
 
 @pytest.mark.parametrize(("n", "expected"), [(60, 60), (1000, 500)])
-def test_left_out_rows_are_predicted_by_fits_without_them(monkeypatch, n, expected):
+def test_left_out_rows_are_predicted_by_fits_without_them(n, expected):
     """A small number of rows is divided into folds, a large one is split once; each row counts
     once."""
     X, y = waves(n, 2)
     seen = []
 
-    class Watched(process_search.ProcessRows):
+    class Watched(ProcessRows):
         def predicted(self, fit, new):
             seen.append((set(map(tuple, self.X)), set(map(tuple, new.X))))
             return super().predicted(fit, new)
 
-    monkeypatch.setattr(process_search, "ProcessRows", Watched)
     problem = problem_of(X, y)
     with sample_of(X, y) as sample:
         order = default_rng(0).permutation(n)
         most = min(n, 500)
         first = first_widths(sample, problem, order, most)
         widths, turned, _ = search(sample, problem, order, most, first, family=False, turned=True)
-        found = left_out(sample, problem, widths, turned, order, most)
+        found = left_out(sample, problem, widths, turned, order, most, process=Watched)
     assert found.shape == (3, 2, expected)
     assert all(not inside & outside for inside, outside in seen)
     assert len(set().union(*(outside for _, outside in seen))) == expected

@@ -12,7 +12,6 @@ from scipy.spatial.distance import cdist
 from partirvm.errors import MissingDataError, PartirvmError
 from partirvm.fit.residual_rows import sorted_cells
 from partirvm.local import Cells
-from partirvm.local import cells as module
 from partirvm.local.cells import leaf_order
 
 
@@ -84,8 +83,7 @@ def test_leaves_divide_points_evenly():
 
 def test_the_number_of_cells_in_memory_is_limited(tmp_path, monkeypatch):
     """The memory holds three cells of 50 rows with their trees."""
-    small_cells(monkeypatch, 50)
-    monkeypatch.setattr(module, "KEPT_BYTES", 3 * 2 * 50 * 6 * 8)
+    small_cells(monkeypatch, 50, 3 * 2 * 50 * 6 * 8)
     rows = records(default_rng(0).normal(size=(600, 2)))
     cells = made(rows, tmp_path / "cells")
     assert_array_equal(found(cells, rows[:, :2], 9), brute(rows, rows[:, :2], 9))

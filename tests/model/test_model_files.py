@@ -1,6 +1,7 @@
 """A model on disk: equal bits, no code inside, and every kind of damage is detected."""
 
 import errno
+import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -9,6 +10,7 @@ import naive
 import numpy as np
 import pandas as pd
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
 from numpy.random import default_rng
 from numpy.testing import assert_allclose, assert_array_equal
 
@@ -19,7 +21,7 @@ from partirvm.kernels import Design, Gaussian
 from partirvm.model import Model, save_model
 from partirvm.model.files import CODEC, FORMAT, KIND
 from partirvm.scaling import Scaling
-from partirvm.storage import Folder, read_group
+from partirvm.storage import read_group
 from partirvm.types import Columns
 
 
@@ -102,11 +104,16 @@ def test_an_existing_model_is_never_overwritten(place):
 def test_a_failed_save_leaves_nothing(place, monkeypatch):
     """After a full disk, another save succeeds."""
 
-    def full(folder, name, data):
+    def full(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
+    def full_for_new_objects(self, path, value, mode="overwrite"):
+        return full() if mode == "create" else pipe_file(self, path, value, mode)
+
+    pipe_file = MemoryFileSystem.pipe_file
     with monkeypatch.context() as patched:
-        patched.setattr(Folder, "create", full)
+        patched.setattr(os, "link", full)
+        patched.setattr(MemoryFileSystem, "pipe_file", full_for_new_objects)
         with pytest.raises(StorageError, match="No space left"):
             save_model(made(), place)
     save_model(made(), place)
