@@ -225,12 +225,7 @@ def _ingest(
     # Arrow's other allocators retain freed memory
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     limit = options["memory_limit"]
-    budget = limit if isinstance(limit, Budget) else None
-    room = None
-    if budget is None and limit is not None:
-        limit = parse_bytes(limit, "memory_limit")
-        room = limit - settled_memory() - ALLOWANCE
-    table = open_table(source, room)
+    table = open_table(source, _room(limit))
     with publication(url, overwrite=options["overwrite"], append=options["append"]) as place:
         before = place.before
         if before is not None:
@@ -244,7 +239,7 @@ def _ingest(
             known,
             shuffle,
             tile_rows,
-            budget or Budget(limit),
+            Budget.of(limit),
             report=progress or (lambda phase, done, total: None),
         )
         reading = task.read_until_settled(options, rereads)
@@ -426,6 +421,13 @@ def _last_rows(url: str, before: DataAttributes) -> Float:
     return np.column_stack([numbers, numbers, tile.X, tile.t, *weights])
 
 
+def _room(memory_limit: "int | str | Budget | None") -> int | None:
+    """Return the bytes that an opened table may take; None without a given limit."""
+    if memory_limit is None or isinstance(memory_limit, Budget):
+        return None
+    return parse_bytes(memory_limit, "memory_limit") - settled_memory() - ALLOWANCE
+
+
 class Budget:
     """The memory limit of a process: ``limit`` is the passed or default limit in bytes, ``base``
     the number of bytes in use at the beginning, and ``used`` returns the number in use."""
@@ -436,6 +438,13 @@ class Budget:
         self.used = used or settled_memory
         self.base = self.used()
         self.limit = max(512 << 20, self.base + (256 << 20)) if limit is None else limit
+
+    @classmethod
+    def of(cls, memory_limit: "int | str | Budget | None") -> "Budget":
+        """Return the budget of a memory limit, or the given budget."""
+        if isinstance(memory_limit, Budget):
+            return memory_limit
+        return cls(None if memory_limit is None else parse_bytes(memory_limit, "memory_limit"))
 
     def batch_bytes(self, table: Reader, width: int, tile_rows: int, held: int) -> int:
         """Return the bytes per batch. Raises ``MemoryLimitError`` if the limit is too low.

@@ -202,8 +202,11 @@ def one_width(sample: SampledRows, problem: Problem, settings: SearchSettings) -
     """
     sample.on_step("widths")
     order = in_order(sample, settings.seed)
-    affordable = int(np.sqrt(WORK / problem.empty.scaling.n_inputs))
-    most = min(sample.effort.class_rows, affordable, settings.columns)
+    most = min(
+        sample.effort.class_rows,
+        int(np.sqrt(WORK / problem.empty.scaling.n_inputs)),
+        settings.columns,
+    )
     rows = ProcessRows.of(sample, problem, order[:most])
     kernels = {ONE: problem.empty.kernel, UNSCALED: unscaled(problem)}
     noise = float(np.log(FIRST_NOISE))

@@ -339,6 +339,14 @@ class RegressionSearch:
         """The number of inputs of the kernel."""
         return self.problem.empty.scaling.n_inputs
 
+    @property
+    def ends_with_process(self) -> bool:
+        """True if a process determines the kernel: there are few rows, and the search used as many
+        as it should."""
+        effort = self.sample.effort
+        n_rows = len(self.order)
+        return self.most >= min(effort.rows, n_rows) and n_rows <= effort.few
+
     def rows(self, numbers: Int) -> ProcessRows:
         """Return the sample rows with these numbers."""
         return ProcessRows.of(self.sample, self.problem, numbers)
@@ -397,8 +405,7 @@ def learn_regression(sample: SampledRows, problem: Problem, settings: SearchSett
             rows = run.rows(order[: min(settings.columns, LAST_ROWS)])
             return run.result(rows, climb(rows, steep, LAST_STEPS), {"form": DIRECTIONS})
         turned = turned if steep is None else steep
-    all_used = most >= min(sample.effort.rows, len(order))
-    if all_used and len(order) <= sample.effort.few:
+    if run.ends_with_process:
         return by_process(run, widths, turned)
     return by_tied_evidence(run, widths, turned, chosen)
 
