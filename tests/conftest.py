@@ -242,10 +242,30 @@ def open_to_all(tmp_path: Path) -> Path:
 @pytest.fixture
 def quick_learning(monkeypatch: pytest.MonkeyPatch) -> None:
     """Learn default kernels in fewer steps and from fewer rows: hundreds of fits learn one."""
-    monkeypatch.setattr("partirvm.core.ascent.MOST", 3)
-    monkeypatch.setattr("partirvm.learning.process_search.STARTS", (1.0,))
-    monkeypatch.setattr("partirvm.learning.left_out_judge.LEAST_JUDGED", 10**9)
-    monkeypatch.setattr("partirvm.learning.class_search.ROWS", 60)
+    from partirvm.learning import SearchEffort
+
+    quick = SearchEffort(evaluations=3, starts=(1.0,), judged=10**9, class_rows=60)
+    monkeypatch.setattr("partirvm.resolve.samples.EFFORT", quick)
+
+
+@pytest.fixture
+def separate_addresses() -> Iterator[None]:
+    """Begin without logins; restore the logins and the allowed protocols of this process later."""
+    from partirvm.storage import address
+
+    protocols = set(address.allowed)
+    logins = dict(address._logins)
+    address._logins.clear()
+    yield
+    address.allowed.intersection_update(protocols)
+    address._logins.clear()
+    address._logins.update(logins)
+
+
+@pytest.fixture
+def without_charts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Build pages as without matplotlib, because charts take most of the time."""
+    monkeypatch.setattr("partirvm.report.page.find_spec", lambda name: None)
 
 
 @pytest.fixture

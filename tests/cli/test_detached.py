@@ -15,7 +15,7 @@ from waiting import PATIENCE, wait_for
 
 from partirvm import RVMRegressor, WorkingSet, ingest, load_model, open_job, submit
 from partirvm.errors import ExistsError, MissingDataError
-from partirvm.jobs.state import Status
+from partirvm.jobs import Status
 
 CHAPTER = Path(__file__).parents[2] / "docs" / "guide" / "jobs.md"
 BIN = Path(sys.executable).parent

@@ -12,8 +12,8 @@ import pytest
 from commandline import LONG, read_until, start, started
 from waiting import PATIENCE, wait_for
 
-from partirvm.cli import main
-from partirvm.cli.running import SIGNALS, Signals
+from partirvm.cli import Signals, main
+from partirvm.cli.running import SIGNALS
 
 ROUNDS = 100
 """How often a first signal arrives at a random moment during a write."""

@@ -10,8 +10,8 @@ from commandline import LONG, read_until, start
 from waiting import PATIENCE, wait_for
 
 from partirvm import jobs, load_model, open_job, predict
-from partirvm.jobs.request import create
-from partirvm.jobs.state import Status as JobStatus
+from partirvm.jobs import Status as JobStatus
+from partirvm.jobs import create
 from partirvm.options import Request
 
 
@@ -209,8 +209,8 @@ def test_ctrl_c_while_a_resume_is_planned_aborts_the_job(
         assert "ended before it had a model" in err
 
 
-def test_report_writes_a_single_page(tour, stopped, cli, tmp_path, monkeypatch):
-    monkeypatch.setattr("partirvm.report.page.find_spec", lambda name: None)  # charts take seconds
+@pytest.mark.usefixtures("without_charts")
+def test_report_writes_a_single_page(tour, stopped, cli, tmp_path):
     page = tmp_path / "job.html"
     assert cli("report", tour.job, str(page)) == (0, f"{page}: open it in a browser\n", "")
     text = page.read_text()

@@ -29,8 +29,7 @@ from partirvm.errors import (
     StorageError,
     UsageError,
 )
-from partirvm.storage import Folder
-from partirvm.storage.records import read_json, to_json
+from partirvm.storage import Folder, read_json, to_json
 
 GOOD = "a,b,y\n1,2,3\n4,5,6\n7,8,10\n"
 

@@ -89,12 +89,12 @@ def run_chapter(chapter):
 
 
 @pytest.mark.usefixtures("snippets")
+@pytest.mark.usefixtures("without_charts")
 @pytest.mark.usefixtures("quick_learning")
 @pytest.mark.parametrize("chapter", some(CHAPTERS, CHAPTERS.keys() - SLOW))
 def test_the_snippets_of_a_chapter_run(chapter, tmp_path, monkeypatch):
     matplotlib = pytest.importorskip("matplotlib")
     matplotlib.use("Agg")
-    monkeypatch.setattr("partirvm.report.page.find_spec", lambda name: None)  # charts take seconds
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     run_chapter(CHAPTERS[chapter])

@@ -15,15 +15,12 @@ from numpy.random import default_rng
 from numpy.testing import assert_allclose
 
 from partirvm import RVMClassifier, RVMRegressor, kernels
-from partirvm.core.left_out import Calibration
-from partirvm.core.ramp import Ramp
+from partirvm.core import Calibration, Ramp
 from partirvm.errors import UsageError
 from partirvm.export.graph import SINGLE
-from partirvm.kernels import OnColumns
-from partirvm.kernels.design import Design, LocalNoise
-from partirvm.kernels.functions import Basis
+from partirvm.kernels import Basis, Design, LocalNoise, OnColumns
 from partirvm.model import ClassModel, Model
-from partirvm.scaling.maps import FeatureMap, Scaling, TargetMap
+from partirvm.scaling import FeatureMap, Scaling, TargetMap
 from partirvm.types import Columns
 
 KERNELS = [

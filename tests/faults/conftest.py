@@ -6,7 +6,7 @@ import pytest
 from fault_cases import make_class_data, make_data, queued
 from fault_processes import carry_counting, forking
 
-from partirvm.jobs.state import Status
+from partirvm.jobs import Status
 
 
 @pytest.fixture(scope="session")

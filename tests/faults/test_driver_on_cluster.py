@@ -19,8 +19,7 @@ from fault_watchers import arm
 from waiting import PATIENCE, wait_for
 
 from partirvm.execution.cluster import connect
-from partirvm.jobs import open_job, submit
-from partirvm.jobs.state import Status
+from partirvm.jobs import Status, open_job, submit
 
 CASE = "incremental"
 """The case with the most passes over all rows."""

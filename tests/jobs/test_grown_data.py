@@ -12,7 +12,7 @@ from waves import saddle
 from partirvm import ingest, jobs, open_job
 from partirvm.data import ZarrSource
 from partirvm.errors import ChangedDataError, DataError, UsageError
-from partirvm.jobs.request import create
+from partirvm.jobs import create
 from partirvm.options import Request
 
 QUIET = pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")

@@ -12,8 +12,7 @@ from watchers import Broken, Stopper
 from waves import saddle
 
 from partirvm import ingest, jobs, open_job
-from partirvm.jobs.state import Status
-from partirvm.jobs.store import JobStore
+from partirvm.jobs import JobStore, Status
 from partirvm.kernels.functions import label_of
 from partirvm.options import Request
 

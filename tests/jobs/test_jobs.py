@@ -9,7 +9,7 @@ from waiting import PATIENCE, wait_for
 from watchers import broken_off
 
 from partirvm import RVMRegressor, WorkingSet, ingest, jobs, load_model, open_job, submit
-from partirvm.core.termination import Termination
+from partirvm.core import Termination
 from partirvm.errors import (
     ChangedDataError,
     ClusterError,
@@ -19,9 +19,10 @@ from partirvm.errors import (
     StorageError,
     UsageError,
 )
-from partirvm.jobs.state import Status
-from partirvm.jobs.store import JobStore
+from partirvm.fit import Watcher
+from partirvm.jobs import JobStore, Status, create
 from partirvm.options import Request
+from partirvm.storage import LeaseTimes
 
 OPTIONS = {"selection": "random", "noise": "constant", "residual": "none"}
 REQUEST = Request(gamma=2.0, partition_size=30, max_rounds=3, **OPTIONS, seed=4)
@@ -93,7 +94,7 @@ def test_an_aborted_job_resumes_to_the_bits_of_an_uninterrupted_one(data, tmp_pa
 
 def test_a_queued_job_can_be_aborted_and_resumed(data, tmp_path):
     """It is aborted at once, without a model."""
-    from partirvm.jobs.request import create
+    from partirvm.jobs import create
 
     create(data, str(tmp_path / "job"), REQUEST, None, False)
     job = open_job(tmp_path / "job")
@@ -107,25 +108,18 @@ def test_a_queued_job_can_be_aborted_and_resumed(data, tmp_path):
 
 
 @pytest.mark.parametrize("what", ["abort", "cancel"])
-def test_an_abort_during_planning_ends_the_job(data, tmp_path, monkeypatch, what):
+def test_an_abort_during_planning_ends_the_job(data, tmp_path, what):
     """Nothing is planned or fitted any more, and a resume starts from the beginning."""
-    from partirvm.jobs import attempt, request
-    from partirvm.resolve import small_fits
-
-    monkeypatch.setattr(attempt, "POLL_SECONDS", 0.0)
     measured = Request(**{**vars(REQUEST), "partition_size": "auto"})
-    request.create(data, str(tmp_path / "job"), measured, None, False)
+    create(data, str(tmp_path / "job"), measured, None, False)
     job = open_job(tmp_path / "job")
 
-    sparseness = small_fits.sparseness
+    class Asking(Watcher):
+        def aborted(self):
+            job.store.request(what, 1, "too slow")
+            return False
 
-    def interrupted(*arguments):
-        job.store.request(what, 1, "too slow")
-        return sparseness(*arguments)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(small_fits, "sparseness", interrupted)
-        outcome = jobs.run_job(job.location)
+    outcome = jobs.run_job(job.location, times=LeaseTimes(poll=0.0), watcher=Asking())
     assert (outcome.model, outcome.plan, outcome.reason) == (None, None, Termination.ABORTED)
     end = {"abort": Status.ABORTED, "cancel": Status.CANCELLED}[what]
     assert transitions(job) == ["running", end.value]
@@ -153,7 +147,7 @@ def test_submit_raises_if_the_lease_cannot_be_taken(data, tmp_path, monkeypatch)
 
 def test_a_queued_job_is_resumed_with_changed_limits(data, tmp_path):
     """Another driver takes it over; the first one comes too late."""
-    from partirvm.jobs.request import create
+    from partirvm.jobs import create
 
     create(data, str(tmp_path / "job"), REQUEST, None, False)
     job = open_job(tmp_path / "job")

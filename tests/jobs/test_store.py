@@ -12,12 +12,11 @@ from journals import REQUEST
 from processes import running
 from reference import model, written
 
+from partirvm import allow_protocols
 from partirvm.errors import ExistsError, LeaseError, LeaseLostError, MissingDataError, StorageError
-from partirvm.jobs.store import JobStore
-from partirvm.storage import Folder, address, open_folder
+from partirvm.jobs import JobStore
+from partirvm.storage import Folder, Lease, open_folder, to_json
 from partirvm.storage.folder import flush
-from partirvm.storage.lease import Lease
-from partirvm.storage.records import to_json
 
 
 def kinds(events):
@@ -76,6 +75,7 @@ def test_cells_that_belong_to_no_model_are_removed(tmp_path):
     assert store.folder.list("cells") == []
 
 
+@pytest.mark.usefixtures("separate_addresses")
 def test_a_store_without_exclusive_create_is_refused(tmp_path, monkeypatch):
     """No claim is left; fsspec's default, which first checks for existence, is refused without a
     trial."""
@@ -104,7 +104,7 @@ def test_a_store_without_exclusive_create_is_refused(tmp_path, monkeypatch):
             super().pipe_file(path, value, mode="overwrite")
 
     fsspec.register_implementation("careless", Careless, clobber=True)
-    monkeypatch.setattr(address, "allowed", {"file", "careless"})
+    allow_protocols("careless")
     with pytest.raises(StorageError, match="Careless cannot create"):
         JobStore.create("careless://job", REQUEST).acquire()
     assert not Careless().exists("/job/lease/000001.json")

@@ -8,15 +8,15 @@ import pytest
 from by_default import some
 from waves import bent_plane
 
-from partirvm.core.termination import Termination
+from partirvm.core import Termination
 from partirvm.data import ArraySource
 from partirvm.execution import LocalExecutor
-from partirvm.fit.driver import Driver, MemoryJournal, Watcher
+from partirvm.fit import Driver, MemoryJournal, Watcher
 from partirvm.fit.run import run
 from partirvm.likelihoods import LIKELIHOODS
 from partirvm.options import Request
 from partirvm.resolve.resolve import resolve
-from partirvm.spec.problem import Options
+from partirvm.spec import Options
 from partirvm.strategies import STRATEGIES
 from partirvm.strategies.rounds import MAX_COLUMNS, STEPS, early_state
 from partirvm.types import Columns

@@ -12,11 +12,10 @@ from sampling import problem_of, sample_of
 from scipy import stats
 
 from partirvm import RVMRegressor, load_model, save_model
-from partirvm.core.held_back import level_folds
+from partirvm.core import level_folds
 from partirvm.data.folds import folded_inputs
 from partirvm.learning.embedding import LevelSums, embedded, of_unknown, random_effects
-from partirvm.scaling.levels import with_folds, without_folds
-from partirvm.scaling.maps import FeatureMap
+from partirvm.scaling import FeatureMap, with_folds, without_folds
 from partirvm.types import Columns
 
 

@@ -9,9 +9,8 @@ from sampling import problem_of, sample_of
 from test_process_search import learned
 
 from partirvm.kernels import Gaussian
-from partirvm.learning import process_search
+from partirvm.learning import ProcessFit, ProcessRows, SearchEffort
 from partirvm.learning.escalation import escalated, forest_starts
-from partirvm.learning.exact_process import ProcessFit, ProcessRows
 from partirvm.learning.left_out_judge import LeftOutJudge, judge_of
 
 
@@ -150,13 +149,11 @@ def test_the_history_records_the_judgement():
 @pytest.mark.usefixtures("default_fits")
 def test_a_kernel_that_gets_worse_with_more_rows_is_rejected(monkeypatch):
     """After the tied search, the process's kernel is kept if its left-out error is lower by 2 %."""
-    monkeypatch.setattr(process_search, "FEW", 500)
-    monkeypatch.setattr("partirvm.learning.left_out_judge.LOST", 0.0)
-    monkeypatch.setattr("partirvm.learning.left_out_judge.SURE", -np.inf)
+    effort = SearchEffort(few=500, lost=0.0, sure=-np.inf)
     X, y = product(1000)
     errors = iter([1.0, 0.9, 0.8, 0.95])
     monkeypatch.setattr(LeftOutJudge, "tied_error", lambda self, design, weights: next(errors))
-    judged = learned(X, y).choice["judged"]
+    judged = learned(X, y, effort=effort).choice["judged"]
     assert judged["tied"] == 1.0
     assert judged["process"] in {0.8, 0.9}
 

@@ -14,12 +14,11 @@ from scipy.spatial.distance import cdist
 from tables import rough
 
 from partirvm import Local, Polynomial, RVMRegressor, ingest, jobs, load_model, save_model
-from partirvm.core.termination import Termination
+from partirvm.core import Termination
 from partirvm.errors import DataWarning, FormatError, LimitWarning, MissingDataError, UsageError
-from partirvm.fit.driver import Watcher
+from partirvm.fit import Watcher
 from partirvm.fit.residual_trials import mixture_rises
-from partirvm.local.cells import LOG_FACTOR, NUMBER
-from partirvm.local.kriging import CORRELATIONS, LocalKernel, learned
+from partirvm.local import CORRELATIONS, LOG_FACTOR, NUMBER, LocalKernel, learned
 from partirvm.model.files import CODEC, FORMAT, KIND
 from partirvm.options import Request
 
@@ -118,17 +117,20 @@ def test_nearest_rows_to_the_largest_errors_are_recorded(fitted):
 
 def test_an_abort_stops_learning_the_local_kernel(monkeypatch, tmp_path):
     """It is aborted in the first of several searches, after the vector model has been saved."""
-    begun, watcher = [], Watcher()
+    begun = []
+
+    class Aborting(Watcher):
+        def aborted(self):
+            return bool(begun)
 
     def search(*given, **how):
         begun.append(len(begun))
         return learned(*given, **how)
 
     monkeypatch.setattr("partirvm.fit.residual_trials.learned", search)
-    monkeypatch.setattr(watcher, "aborted", lambda: bool(begun))
     ingest(rough(600), tmp_path / "d.zarr")
     asked = Request(gamma=0.5, strategy="incremental", residual="local", noise="constant")
-    outcome = jobs.fit(str(tmp_path / "d.zarr"), str(tmp_path / "job"), asked, watcher=watcher)
+    outcome = jobs.fit(str(tmp_path / "d.zarr"), str(tmp_path / "job"), asked, watcher=Aborting())
     assert (outcome.reason, begun) == (Termination.ABORTED, [0])
     assert outcome.history[-1]["kind"] == "early"
     assert outcome.model.residuals is None

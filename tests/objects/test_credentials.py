@@ -14,7 +14,7 @@ import pytest
 from by_default import some
 from numpy.random import default_rng
 
-from partirvm import ingest, load_model, open_job, save_model
+from partirvm import allow_protocols, ingest, load_model, open_job, save_model
 from partirvm.cli import main
 from partirvm.errors import PartirvmError, StorageError
 from partirvm.storage import address, open_folder
@@ -83,10 +83,9 @@ def server(processes, tables):
 
 
 @pytest.fixture(autouse=True)
-def http(monkeypatch):
+def http(separate_addresses):
     pytest.importorskip("aiohttp")
-    monkeypatch.setattr(address, "allowed", {*address.allowed, "http"})
-    monkeypatch.setattr(address, "_logins", {})
+    allow_protocols("http")
 
 
 def signed(server, name):

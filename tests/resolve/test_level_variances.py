@@ -17,7 +17,7 @@ from scipy import stats
 from scipy.special import expit
 
 from partirvm import RVMClassifier, RVMRegressor, ingest, load_model, save_model
-from partirvm.core.held_back import level_folds
+from partirvm.core import level_folds
 from partirvm.core.link import logit_variance
 from partirvm.learning.embedding import LevelRows, RandomEffects
 from partirvm.learning.level_variances import COORDINATES, LevelSample
