@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from fault_cases import count, count_lines, note, rows
 from fault_watchers import Halting, Meeting, Waiting, arm, halt_at, listen, set_lease_times
-from waiting import PATIENCE, wait_for
+from waiting import LOAD, PATIENCE, wait_for
 
 from partirvm import ingest
 from partirvm.jobs import JobStore
@@ -23,7 +23,7 @@ HERE = str(Path(__file__).parent)
 ROOT = str(Path(__file__).parents[1])
 
 
-QUICK = LeaseTimes(beat=0.1, expiry=1.5)
+QUICK = LeaseTimes(beat=0.1, expiry=1.5 * LOAD)
 """Times of leases that expire quickly."""
 
 

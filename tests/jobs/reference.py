@@ -3,6 +3,7 @@
 import numpy as np
 from journals import REQUEST
 from numpy.random import default_rng
+from waiting import LOAD
 
 from partirvm.jobs import JobStore
 from partirvm.kernels import Design, Gaussian
@@ -11,7 +12,7 @@ from partirvm.scaling import Scaling
 from partirvm.storage import LeaseTimes
 from partirvm.types import Columns
 
-QUICK = LeaseTimes(beat=0.1, expiry=1.5)
+QUICK = LeaseTimes(beat=0.1, expiry=1.5 * LOAD)
 """Times of leases in tests."""
 
 
