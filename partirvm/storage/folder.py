@@ -307,14 +307,22 @@ def require_replaceable(
         )
 
 
+NO_FLUSHING = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP)
+"""Errors of a disk that does not support flushing."""
+
+
 def sync(*paths: Path) -> None:
     """Flush files and folder entries to disk. A disk that does not support flushing causes no
-    error."""
+    error; one that is full or damaged does."""
     for path in paths if os.name == "posix" else ():  # Windows cannot open folders
         handle = os.open(path, os.O_RDONLY)
-        with suppress(OSError):
+        try:
             os.fsync(handle)
-        os.close(handle)
+        except OSError as error:
+            if error.errno not in NO_FLUSHING:
+                raise
+        finally:
+            os.close(handle)
 
 
 def flush(path: Path) -> None:

@@ -57,7 +57,8 @@ def test_a_lease_from_another_host_ends_when_it_expires(tmp_path, change, ahead)
     """So does one from this host before a reboot or in another container, whatever its clock
     shows."""
     clock = Clock()
-    store = JobStore.create(tmp_path / "job", REQUEST, times=replace(QUICK, clock=clock))
+    times = LeaseTimes(beat=0.1, expiry=1.5, clock=clock)
+    store = JobStore.create(tmp_path / "job", REQUEST, times=times)
     began = clock.now
     claim_of(
         open_folder(tmp_path / "job"), 1, began + ahead, **{"pid": 2**22 + 1, change: "elsewhere"}

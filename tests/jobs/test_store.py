@@ -3,6 +3,8 @@
 import errno
 import os
 import shutil
+import stat
+from contextlib import nullcontext
 from pathlib import Path
 
 import fsspec
@@ -355,6 +357,23 @@ def test_bytes_are_flushed_before_the_name_and_the_folder_after_it(
     assert disk_requests[0] == ("flush", inode(tmp_path))
     assert disk_requests[-len(expected) :] == expected
     assert len(disk_requests) == 1 + len(expected) + ("without" in verb)
+
+
+@pytest.mark.parametrize(
+    ("number", "fails"),
+    [(errno.EINVAL, False), (errno.ENOTSUP, False), (errno.ENOSPC, True), (errno.EIO, True)],
+)
+def test_only_a_disk_that_cannot_flush_is_tolerated(tmp_path, monkeypatch, number, fails):
+    """An error of the disk is reported: the bytes may be lost."""
+
+    def failing(handle):
+        if stat.S_ISDIR(os.fstat(handle).st_mode):
+            raise OSError(number, os.strerror(number))
+
+    folder = Folder("here", tmp_path)
+    monkeypatch.setattr(os, "fsync", failing)
+    with pytest.raises(StorageError, match=os.strerror(number)) if fails else nullcontext():
+        folder.write("object", b"1")
 
 
 def test_flushing_a_tree_begins_at_its_leaves(tmp_path, disk_requests):

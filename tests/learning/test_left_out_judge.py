@@ -1,6 +1,8 @@
 """Kernels are judged on left-out rows: predictions, when a kernel is lost, learning from more
 rows."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from numpy.random import default_rng
@@ -66,7 +68,7 @@ def test_errors_of_left_out_rows_count_by_their_weights():
 
 def judge_with(rivals):
     """Return a judge whose rivals have these squared errors."""
-    judge = LeftOutJudge(None, None, np.arange(3), np.arange(4))
+    judge = LeftOutJudge(SimpleNamespace(effort=SearchEffort()), None, np.arange(3), np.arange(4))
     judge.__dict__["rivals"] = {name: np.array(loss) for name, loss in rivals.items()}
     return judge
 
