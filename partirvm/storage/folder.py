@@ -317,10 +317,7 @@ def sync(*paths: Path) -> None:
     for path in paths if os.name == "posix" else ():  # Windows cannot open folders
         handle = os.open(path, os.O_RDONLY)
         try:
-            os.fsync(handle)
-        except OSError as error:
-            if error.errno not in NO_FLUSHING:
-                raise
+            _flush_handle(handle)
         finally:
             os.close(handle)
 
@@ -359,4 +356,12 @@ def _write(path: Path, data: bytes) -> None:
     with path.open("xb") as file:
         file.write(data)
         file.flush()
-        os.fsync(file.fileno())
+        _flush_handle(file.fileno())
+
+
+def _flush_handle(handle: int) -> None:
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        if error.errno not in NO_FLUSHING:
+            raise

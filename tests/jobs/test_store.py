@@ -363,16 +363,17 @@ def test_bytes_are_flushed_before_the_name_and_the_folder_after_it(
     ("number", "fails"),
     [(errno.EINVAL, False), (errno.ENOTSUP, False), (errno.ENOSPC, True), (errno.EIO, True)],
 )
-def test_only_a_disk_that_cannot_flush_is_tolerated(tmp_path, monkeypatch, number, fails):
-    """An error of the disk is reported: the bytes may be lost."""
+@pytest.mark.parametrize("is_name", [False, True])
+def test_only_a_disk_that_cannot_flush_is_tolerated(tmp_path, monkeypatch, number, fails, is_name):
+    """An error of the disk is reported, for bytes and for names: they may be lost."""
 
     def failing(handle):
-        if stat.S_ISDIR(os.fstat(handle).st_mode):
+        if stat.S_ISDIR(os.fstat(handle).st_mode) == is_name:
             raise OSError(number, os.strerror(number))
 
     folder = Folder("here", tmp_path)
     monkeypatch.setattr(os, "fsync", failing)
-    with pytest.raises(StorageError, match=os.strerror(number)) if fails else nullcontext():
+    with pytest.raises(OSError, match=os.strerror(number)) if fails else nullcontext():
         folder.write("object", b"1")
 
 
