@@ -129,6 +129,19 @@ INGEST_OPTIONS = (
         "--drop-missing-targets", is_flag=True, help="Leave out rows whose target is missing."
     ),
     click.option(
+        "--skip-rows",
+        metavar="N[,M]",
+        help="Lines before the header and rows after the last one, e.g. 3 or 0,1.  [default: found]",
+    ),
+    click.option(
+        "--header/--no-header",
+        default=None,
+        help="Names in the first row, or x1, x2, ….  [default: found]",
+    ),
+    click.option(
+        "--skip-bad-rows", is_flag=True, help="Leave out rows with too few or too many fields."
+    ),
+    click.option(
         "--like",
         metavar="DATA",
         help="Use the columns, categories and classes of this dataset (for test rows).",

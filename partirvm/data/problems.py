@@ -182,6 +182,8 @@ def flags(options: Mapping[str, Any]) -> list[str]:
         flag = f"--{name.replace('_', '-')}"
         if name == "shuffle" and value is None:
             shell.append("--no-shuffle")
+        elif name == "header" and value is not None:
+            shell.append("--header" if value else "--no-header")
         elif value is True:
             shell.append(flag)
         elif value:
