@@ -131,7 +131,7 @@ INGEST_OPTIONS = (
     click.option(
         "--skip-rows",
         metavar="N[,M]",
-        help="Lines before the header and rows after the last one, e.g. 3 or 0,1.  [default: found]",
+        help="Lines before the header, rows after the last one (3 or 0,1).  [default: found]",
     ),
     click.option(
         "--header/--no-header",

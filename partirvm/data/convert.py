@@ -20,6 +20,8 @@ from partirvm.data.arrays import (
 from partirvm.data.encode import Encoder
 from partirvm.data.frames import is_frame, pandas_column, pandas_frame
 from partirvm.data.labels import LABELS, plain_label
+from partirvm.data.layout import FileOptions
+from partirvm.data.opening import opened
 from partirvm.data.problems import refuse
 from partirvm.data.roles import Roles, check_roles
 from partirvm.data.source import (
@@ -30,8 +32,6 @@ from partirvm.data.source import (
     default_names,
     numeric_array,
 )
-from partirvm.data.layout import FileOptions
-from partirvm.data.opening import opened
 from partirvm.data.tables import Batch, Reader, file_table, rows_per_batch
 from partirvm.data.zarr_source import ZarrSource
 from partirvm.errors import DataError, MemoryLimitError, UsageError

@@ -49,6 +49,24 @@ class BadRows:
     count: int = 0
     places: list[tuple[int, int]] = field(default_factory=list)
 
+    def add(self, rows: Sequence[tuple[str, int]], block: bytes, line: int) -> None:
+        """Add the bad rows of a block.
+
+        Args:
+            rows: text and number of fields of each bad row, in order
+            block: lines of the block
+            line: number of lines before the block
+        """
+        self.count += len(rows)
+        position = 0
+        for text, n_fields in rows[: MOST_LINES - len(self.places)]:
+            row = text.encode() + b"\n"
+            if position or not block.startswith(row):
+                position = block.find(b"\n" + row, max(position - 1, 0)) + 1
+            number = line + block.count(b"\n", 0, position) + 1
+            self.places.append((number, n_fields))
+            position += len(row)
+
     def __str__(self) -> str:
         lines = [f"line {line:,} ({counted(n, 'field')})" for line, n in self.places]
         more = ", …" if self.count > len(lines) else ""
@@ -119,9 +137,8 @@ class DelimitedFile:
             yield block[:cut]
         last_lines = [line for line in end.decode(errors="replace").split("\n") if line.strip()]
         count = n_totals(last_lines, self.layout) if skipped is None else skipped[1]
-        kept = last_lines[: len(last_lines) - count]
-        self.totals = tuple(last_lines[len(kept) :])
-        yield "".join(f"{line}\n" for line in kept).encode()
+        self.totals = tuple(last_lines[len(last_lines) - count :])
+        yield end[: _last_lines(end, count)]
 
     def _parsed(self, block: bytes, line: int, wanted: Sequence[str]) -> Any:
         """Return the wanted columns of a block of whole lines as an Arrow table.
@@ -135,17 +152,10 @@ class DelimitedFile:
         from pyarrow import csv
 
         layout = self.layout
-        bad = self.bad
-        position = 0
+        bad_rows = list[tuple[str, int]]()
 
         def refuse(row: Any) -> str:
-            nonlocal position
-            bad.count += 1
-            if len(bad.places) < MOST_LINES:
-                position = max(block.find(row.text.encode(), position), 0)
-                number = line + block.count(b"\n", 0, position) + 1
-                bad.places.append((number, row.actual_columns))
-                position += 1
+            bad_rows.append((row.text, row.actual_columns))
             return "skip"
 
         convert = csv.ConvertOptions(
@@ -172,7 +182,8 @@ class DelimitedFile:
                 f"{self.path}: cannot be read as CSV: {error} (after line {line:,}); it needs "
                 "closed quotation marks and one encoding"
             ) from error
-        bad.n_rows += len(table)
+        self.bad.n_rows += len(table)
+        self.bad.add(bad_rows, block, line)
         return table
 
     def findings(self) -> list[Finding]:

@@ -18,7 +18,7 @@ import numpy as np
 
 from partirvm.data.convert import as_source, open_table
 from partirvm.data.encode import Encoder
-from partirvm.data.layout import FileOptions
+from partirvm.data.layout import FileOptions, spelled
 from partirvm.data.problems import Finding, flags, refuse, remedied
 from partirvm.data.roles import Roles, assign_roles
 from partirvm.data.source import check_row_count, tile_rows_for
@@ -206,7 +206,7 @@ def ingest(
         "missing": missing,
         "dates": dates,
         "drop_missing_targets": drop_missing_targets,
-        "skip_rows": skip_rows,
+        "skip_rows": None if skip_rows is None else spelled(skip_rows),
         "header": header,
         "skip_bad_rows": skip_bad_rows,
         "shuffle": shuffle,
@@ -388,6 +388,8 @@ class _Ingest:
                 raise MemoryLimitError(f"{table.name}: reading exceeded memory_limit: {MORE}.")
             self.report("read", encoder.n_rows, table.n_rows)
         least = 2 if roles.targets and before is None else 1
+        if encoder.n_rows < least:
+            refuse(table.name, table.findings())
         check_row_count(encoder.n_rows, least, table.name)
         return _Reading(table, encoder, rows, accepted)
 
@@ -427,16 +429,12 @@ READING = ("skip_rows", "header", "skip_bad_rows")
 def reading_options(options: Mapping[str, Any], known: Columns | None) -> dict[str, Any]:
     """Return the options of the user for the reading of files, or else those of the ``known``
     columns."""
-    passed = {name: options.get(name) for name in READING}
-    stored = {} if known is None else known.reading
-    return {
-        **stored,
-        **{
-            name: value
-            for name, value in passed.items()
-            if value not in (None, False) or (name == "header" and value is False)
-        },
-    }
+    reading = {} if known is None else dict(known.reading)
+    for name in READING:
+        value = options.get(name)
+        if value is not None and (value or name == "header"):
+            reading[name] = value
+    return reading
 
 
 def file_options(options: Mapping[str, Any], known: Columns | None) -> FileOptions:

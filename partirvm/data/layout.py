@@ -12,6 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 from partirvm.errors import DataError, UsageError
@@ -77,22 +78,28 @@ class FileOptions:
         )
 
 
-def _skipped(value: Any) -> tuple[int, int] | None:
+def spelled(skip_rows: int | str | Sequence[int]) -> str:
+    """Return numbers of lines to leave out as text.
+
+    >>> spelled(0), spelled((3, 1)), spelled("3,1")
+    ('0', '3,1', '3,1')
+    """
+    if isinstance(skip_rows, int | str):
+        return str(skip_rows)
+    return ",".join(map(str, skip_rows))
+
+
+def _skipped(text: str | None) -> tuple[int, int] | None:
     """Return the numbers of lines to leave out at the beginning and at the end of a file."""
-    if value is None or value == "":
+    if text is None:
         return None
-    parts = value.split(",") if isinstance(value, str) else value
-    numbers = [parts] if isinstance(parts, int) else list(parts)
-    try:
-        counts = tuple(map(int, numbers))
-    except ValueError:
-        counts = ()
-    if len(counts) not in (1, 2) or min(counts) < 0:
+    match = re.fullmatch(r"\s*(\d+)\s*(?:,\s*(\d+)\s*)?", text)
+    if match is None:
         raise UsageError(
-            f"skip_rows is {value!r}: pass the number of lines before the header, such as 3, or "
+            f"skip_rows is {text!r}: pass the number of lines before the header, such as 3, or "
             "that and the number of rows after the last one, such as 3,1"
         )
-    return (counts[0], 0) if len(counts) == 1 else (counts[0], counts[1])
+    return int(match[1]), int(match[2] or 0)
 
 
 @dataclass(frozen=True)
@@ -201,7 +208,7 @@ def layout_of(head: bytes, place: str, options: FileOptions | None = None) -> La
             if before not in ("", name)
         },
         empty,
-        not any(map(_is_total, values)),
+        not any(map(_is_total, values[:-MOST_TOTALS])),
         (*found, *(_renamed(written, names, empty) if header else ())),
     )
 
@@ -377,7 +384,7 @@ def _are_steps(cells: Sequence[str]) -> bool:
     """Return True for whole numbers with equal distances, such as years or wavelengths."""
     if len(cells) < 2 or not all(re.fullmatch(r"\d+", cell) for cell in cells):
         return False
-    steps = {int(after) - int(before) for before, after in zip(cells, cells[1:], strict=False)}
+    steps = {int(after) - int(before) for before, after in pairwise(cells)}
     return len(steps) == 1 and min(steps) > 0
 
 

@@ -32,8 +32,8 @@ ENDINGS = (*CSV_ENDINGS, *PARQUET, *SHEET_ENDINGS)
 ALL_ENDINGS = (*ENDINGS, *TEXT_ENDINGS)
 
 KINDS = (
-    "ingest reads .csv, .tsv, .txt, .data and .dat (also packed as .gz, .bz2, .zst or .zip), .xlsx, "
-    ".xls, .ods, .parquet and .npz files"
+    "ingest reads .csv, .tsv, .txt, .data and .dat (also packed as .gz, .bz2, .zst or .zip), "
+    ".xlsx, .xls, .ods, .parquet and .npz files"
 )
 
 NUMBER = re.compile(r"-?(0|[1-9]\d{0,15})(\.\d+)?")
@@ -156,6 +156,8 @@ def no_tables(url: str, listing: Listing) -> str:
         return f"{url}: this file does not exist, nor does its folder: check the path."
     names = [str(place).rpartition("/")[2] for place in filesystem.ls(folder, detail=False)]
     shown = [place for place in names if not place.startswith(".")]
-    near = difflib.get_close_matches(name, shown, MOST_NAMES)
-    hint = f" Similar names there: {listed(near)}." if near else f" {KINDS.capitalize()}."
+    by_text = {place.casefold(): place for place in shown}
+    near = difflib.get_close_matches(name.casefold(), by_text, MOST_NAMES)
+    similar = [by_text[text] for text in near]
+    hint = f" Similar names there: {listed(similar)}." if similar else f" It may be that {KINDS}."
     return f"{url}: this file or folder does not exist: check the path.{hint}"
