@@ -160,7 +160,7 @@ class DelimitedFile:
 
         convert = csv.ConvertOptions(
             include_columns=list(wanted),
-            column_types=dict.fromkeys(wanted, pa.string()),
+            column_types={name: pa.string() for name in wanted},
             strings_can_be_null=True,
             quoted_strings_can_be_null=False,
         )
@@ -194,14 +194,14 @@ class DelimitedFile:
             rows = counted(bad.count, "row")
             found = f"{rows} without {len(self.layout.names)} fields: {bad}"
             few = bad.count <= MOST_BAD * bad.n_rows
-            remedy = {"skip_bad_rows": True} if few else {}
+            skipping = {"skip_bad_rows": True} if few else {}
             advice = "check the separator, and which line is the header (--skip-rows)"
-            findings.append(Finding(self.path, found, remedy, advice))
+            findings.append(Finding(self.path, found, skipping, advice))
         if self.totals and self.options.skip_rows is None:
             titles = self.layout.titles
-            after = "the last row looks" if len(self.totals) == 1 else "the last rows look"
+            verb = "row looks" if len(self.totals) == 1 else "rows look"
             texts = listed(self.totals, 2, quoted)
-            found = f"{after} like totals or remarks: {texts} (--skip-rows {titles} reads them)"
+            found = f"the last {verb} like totals: {texts}; --skip-rows {titles} reads them"
             remedy = {"skip_rows": f"{titles},{len(self.totals)}"}
             findings.append(Finding(self.path, found, remedy))
         return findings

@@ -235,16 +235,13 @@ def _ingest(
     shuffle = options["shuffle"]
     tile_rows = options["tile_rows"]
     url = address(data)
-    known = options["like"]
-    if known is not None and not isinstance(known, Columns):
-        known = as_source(known).columns
+    known = _columns_like(options["like"])
     return_freed_memory()
     # Arrow's other allocators retain freed memory
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
-    limit = options["memory_limit"]
-    room = None
-    if limit is not None:
-        limit = parse_bytes(limit, "memory_limit")
+    limit = room = None
+    if options["memory_limit"] is not None:
+        limit = parse_bytes(options["memory_limit"], "memory_limit")
         room = limit - settled_memory() - ALLOWANCE
 
     def open_with(options: Mapping[str, Any]) -> Reader:
@@ -279,7 +276,18 @@ def _ingest(
         if not options["again"]:
             _require_new_rows(attributes, url)
         place.commit(attributes)
-    stored = ZarrSource(data)
+    return _with_remarks(ZarrSource(data), reading, attributes)
+
+
+def _columns_like(like: Any) -> Columns | None:
+    """Return the columns of DATA, which may be passed as columns, as DATA or as a path."""
+    return like if like is None or isinstance(like, Columns) else as_source(like).columns
+
+
+def _with_remarks(
+    stored: ZarrSource, reading: "_Reading", attributes: DataAttributes
+) -> ZarrSource:
+    """Return DATA with remarks on how the table was read."""
     stored.left_out = reading.encoder.dropped
     stored.rows_left_out = reading.table.rows_left_out()
     inputs = attributes.moments.inputs

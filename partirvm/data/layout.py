@@ -172,44 +172,68 @@ def layout_of(head: bytes, place: str, options: FileOptions | None = None) -> La
         rows = [row for row in rows if row.line >= options.skip_rows[0]]
     if not rows:
         raise DataError(f"{place}: cannot be read as CSV: the file has no rows")
-    width = _width(rows)[0]
-    first = 0 if options.skip_rows is not None else _first_row(rows, width, options.known)
-    rows = rows[first:]
+    titles = 0 if options.skip_rows is None else options.skip_rows[0]
+    if options.skip_rows is None:
+        rows = rows[_first_row(rows, _width(rows)[0], options.known) :]
+        titles = rows[0].line
     header = options.header
     if header is None:
         header = _has_header(rows[0], rows[1:], options.known)
-    titles = options.skip_rows[0] if options.skip_rows is not None else rows[0].line
-    n_lines = rows[0].after if header else titles
-    values = [row.cells for row in rows[header:]]
-    written = _written(rows[0].cells, values) if header else [""] * width
+    notes = _notes(encoding, separator, text, titles if options.skip_rows is None else 0)
+    file = _Text(encoding, separator, _is_padded(text, separator), titles, notes)
+    return _with_header(file, rows) if header else _without_header(file, rows)
+
+
+@dataclass(frozen=True)
+class _Text:
+    """What is known of a file before its columns (``Layout``)."""
+
+    encoding: str
+    separator: str
+    padded: bool
+    titles: int
+    notes: list[str]
+
+
+def _with_header(file: _Text, rows: Sequence[Row]) -> Layout:
+    """Return the layout of a file whose first row holds names."""
+    values = [row.cells for row in rows[1:]]
+    written = _written(rows[0].cells, values)
     names = unique_names(written)
-    found = _notes(encoding, separator, text, titles if first else 0)
-    if not header:
-        found.append(
-            f"the first row is read as values: the columns are named x1 to x{width} "
-            "(`--header` reads it as names)"
-        )
-    empty = frozenset(
-        name
-        for place, name in enumerate(names)
-        if header and values and not written[place] and not any(_cells(values, place))
+    unnamed = [place for place, name in enumerate(written) if values and not name]
+    empty = frozenset(names[place] for place in unnamed if not any(_cells(values, place)))
+    pairs = zip(names, written, strict=True)
+    return Layout(
+        file.encoding,
+        file.separator,
+        file.padded,
+        rows[0].after,
+        file.titles,
+        names,
+        copies={name: before for name, before in pairs if before not in ("", name)},
+        empty=empty,
+        total=not any(map(_is_total, values[:-MOST_TOTALS])),
+        notes=(*file.notes, *_renamed(written, names, empty)),
+    )
+
+
+def _without_header(file: _Text, rows: Sequence[Row]) -> Layout:
+    """Return the layout of a file without names."""
+    width = _width(rows)[0]
+    note = (
+        f"the first row is read as values: the columns are named x1 to x{width} (`--header` reads "
+        "it as names)"
     )
     return Layout(
-        encoding,
-        separator,
-        _is_padded(text, separator),
-        n_lines,
-        titles,
-        names,
-        header,
-        {
-            name: before
-            for name, before in zip(names, written, strict=True)
-            if before not in ("", name)
-        },
-        empty,
-        not any(map(_is_total, values[:-MOST_TOTALS])),
-        (*found, *(_renamed(written, names, empty) if header else ())),
+        file.encoding,
+        file.separator,
+        file.padded,
+        file.titles,
+        file.titles,
+        unique_names([""] * width),
+        header=False,
+        total=not any(_is_total(row.cells) for row in rows[:-MOST_TOTALS]),
+        notes=(*file.notes, note),
     )
 
 
@@ -240,8 +264,8 @@ def rows_of(text: str, separator: str) -> Iterator[Row]:
     """Yield the rows of a text; blank lines are no rows."""
     lines = io.StringIO(text)
     if separator == BLANKS:
-        for number, line in enumerate(lines):
-            cells = [cell.strip('"') for cell in re.findall(r'"[^"]*"|\S+', line)]
+        for number, text_line in enumerate(lines):
+            cells = [cell.strip('"') for cell in re.findall(r'"[^"]*"|\S+', text_line)]
             if cells:
                 yield Row(cells, number, number + 1)
         return
@@ -355,7 +379,7 @@ def _has_header(first: Row, later: Sequence[Row], known: Collection[str]) -> boo
     Text above numbers is a name. Otherwise, numbers above numbers are values, unless they are in
     steps, such as years; and text above text is a value if it occurs again.
     """
-    if not later or known & set(first.cells) or len(first.cells) < len(later[0].cells):
+    if not later or set(known) & set(first.cells) or len(first.cells) < len(later[0].cells):
         return True
     values = [row.cells for row in later]
     repeated = 0
@@ -469,7 +493,8 @@ def n_totals(lines: Sequence[str], layout: Layout) -> int:
     if not layout.total:
         return 0
     for line in reversed(lines[-MOST_TOTALS:]):
-        cells = next(iter(rows_of(line, layout.parsed_separator)), Row([], 0, 0)).cells
+        rows = list(rows_of(line, layout.parsed_separator))
+        cells = rows[0].cells if rows else []
         if not (_is_total(cells) or _is_remark(cells, len(layout.names))):
             break
         count += 1

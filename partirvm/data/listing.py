@@ -84,6 +84,10 @@ class Listing:
         part = re.split(r"[*?\[]", self.path)[0]
         return part.rpartition("/")[0] if is_glob(self.path) else part
 
+    def keys_beside(self, columns: Collection[str]) -> tuple[str, ...]:
+        """Return the ``keys`` that are not among the columns of the files."""
+        return tuple(key for key in self.keys if key not in columns)
+
     def partitions(self, without: Collection[str] = ()) -> list[dict[str, Any]]:
         """Return the values of the columns in the names of the folders, for each table.
 
@@ -92,7 +96,7 @@ class Listing:
         Args:
             without: columns of the files, which replace those of the folders
         """
-        keys = [key for key in self.keys if key not in without]
+        keys = self.keys_beside(without)
         texts = [partition_of(path, self._root) for path in self.tables]
         values = {key: typed([row[key] for row in texts]) for key in keys}
         return [{key: values[key][place] for key in keys} for place in range(len(texts))]

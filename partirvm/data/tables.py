@@ -5,13 +5,13 @@ import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from partirvm.data.delimited import DelimitedFile
 from partirvm.data.layout import FileOptions
-from partirvm.data.listing import ENDINGS, PARQUET, Listing, list_files, no_tables
+from partirvm.data.listing import ALL_ENDINGS, PARQUET, Listing, list_files, no_tables
 from partirvm.data.opening import opened
 from partirvm.data.problems import Finding
 from partirvm.errors import DataError, MissingDataError
@@ -94,7 +94,7 @@ def is_table(url: str) -> bool:
     >>> tuple(map(is_table, places))
     (True, True, False)
     """
-    if without_query(url).lower().endswith((*ENDINGS, ".npz")):
+    if without_query(url).lower().endswith((*ALL_ENDINGS, ".npz")):
         return True
     if protocol_of(url) in QUERIES:
         return False  # the location is a file, not a folder
@@ -139,7 +139,8 @@ def text_table(url: str, listing: Listing, options: FileOptions) -> Reader:
     """Return a table of text files and spreadsheets with equal columns. Cells are strings or
     missing values."""
     files = [DelimitedFile(listing.filesystem, path, options) for path in listing.tables]
-    partitions = listing.partitions()
+    names = _same_columns(url, listing.tables, [file.columns for file in files])
+    partitions = listing.partitions(without=names)
 
     def batches(wanted: Sequence[str], batch_bytes: int) -> Iterator[Batch]:
         for file, partition in zip(files, partitions, strict=True):
@@ -148,10 +149,9 @@ def text_table(url: str, listing: Listing, options: FileOptions) -> Reader:
                 columns = {name: _one_array(table.column(name)) for name in stored}
                 yield _with_partition(columns, partition, len(table), wanted)
 
-    names = _same_columns(url, listing.tables, [file.columns for file in files])
     return Reader(
         url,
-        (*names, *(key for key in listing.keys if key not in names)),
+        (*names, *listing.keys_beside(names)),
         batches,
         untyped=True,
         commas=files[0].layout.separator == ";",
@@ -213,44 +213,66 @@ def _with_partition(
 def parquet_table(url: str, listing: Listing) -> Reader:
     """Return a table of Parquet files with equal columns. ``held`` assumes one page per column,
     plus one compressed page."""
-    import pyarrow.parquet as pq
-
     filesystem = listing.filesystem
     files = listing.tables
-    columns = list[tuple[str, ...]]()
-    largest = 0
-    n_rows = 0
-    for path in files:
-        with opened(filesystem, path) as file:
-            metadata = pq.ParquetFile(file, pre_buffer=False).metadata
-            columns.append(tuple(metadata.schema.to_arrow_schema().names))
-        n_rows += metadata.num_rows
-        for k in range(metadata.num_row_groups):
-            largest = max(largest, metadata.row_group(k).total_byte_size)
+    sizes = [_parquet_size(filesystem, path) for path in files]
+    names = _same_columns(url, files, [size.columns for size in sizes])
+    largest = max(size.largest for size in sizes)
+    partitions = listing.partitions(without=names)
 
     def held(wanted: Sequence[str]) -> int:
         return len(wanted) * LEAST_BUFFER + min(largest, len(wanted) * PAGE) + PAGE
-
-    partitions = listing.partitions(without=columns[0])
 
     def batches(wanted: Sequence[str], batch_bytes: int) -> Iterator[Batch]:
         rows = rows_per_batch(batch_bytes, len(wanted))
         buffer = min(max(batch_bytes // len(wanted), LEAST_BUFFER), MOST_BUFFER)
         for path, partition in zip(files, partitions, strict=True):
-            stored = _stored(wanted, partition) or [columns[0][0]]
+            stored = _stored(wanted, partition) or [names[0]]
             with opened(filesystem, path) as file:
-                parquet = pq.ParquetFile(
-                    file, pre_buffer=False, buffer_size=buffer, page_checksum_verification=True
-                )
-                for batch in parquet.iter_batches(
-                    batch_size=rows, columns=stored, use_threads=False
-                ):
+                for batch in _parquet_batches(file, stored, rows, buffer):
                     arrays = {name: batch.column(name) for name in stored}
                     yield _with_partition(arrays, partition, len(batch), wanted)
 
-    names = _same_columns(url, files, columns)
-    keys = tuple(key for key in listing.keys if key not in names)
+    keys = listing.keys_beside(names)
+    n_rows = sum(size.n_rows for size in sizes)
     return Reader(url, (*names, *keys), batches, n_rows, held=held, most_batch=4 << 20)
+
+
+class _ParquetSize(NamedTuple):
+    """Names of the columns of a Parquet file, number of rows, and bytes of its largest group of
+    rows."""
+
+    columns: tuple[str, ...]
+    n_rows: int
+    largest: int
+
+
+def _parquet_size(filesystem: Any, path: str) -> _ParquetSize:
+    """Return the columns and sizes of a Parquet file."""
+    import pyarrow.parquet as pq
+
+    with opened(filesystem, path) as file:
+        metadata = pq.ParquetFile(file, pre_buffer=False).metadata
+        columns = tuple(metadata.schema.to_arrow_schema().names)
+    groups = [metadata.row_group(k).total_byte_size for k in range(metadata.num_row_groups)]
+    return _ParquetSize(columns, metadata.num_rows, max(groups, default=0))
+
+
+def _parquet_batches(file: Any, columns: list[str], rows: int, buffer: int) -> Iterator[Any]:
+    """Yield the record batches of an open Parquet file.
+
+    Args:
+        file: open file
+        columns: names of the columns to read
+        rows: maximum number of rows of a batch
+        buffer: bytes of a column to read at once
+    """
+    import pyarrow.parquet as pq
+
+    parquet = pq.ParquetFile(
+        file, pre_buffer=False, buffer_size=buffer, page_checksum_verification=True
+    )
+    yield from parquet.iter_batches(batch_size=rows, columns=columns, use_threads=False)
 
 
 def _same_columns(

@@ -4,6 +4,7 @@ import bz2
 import gzip
 import shlex
 import zipfile
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -376,3 +377,47 @@ def test_values_with_line_breaks_are_read_in_blocks_of_any_size(tmp_path):
     assert data.n_rows == 40_000
     assert data.columns.categories == {"note": ('a "b"\n0', 'a "b"\n1', 'a "b"\n2')}
     assert_array_equal(data.tile(0).X[:, 1], np.arange(data.tile_rows))
+
+
+@pytest.mark.parametrize("ending", ["csv", "data", "xlsx"])
+def test_a_second_file_of_the_kind_is_predicted_scored_and_appended(
+    ending, tmp_path, monkeypatch, capsys
+):
+    """The second file has other titles, and its columns in another order where they have names."""
+    monkeypatch.chdir(tmp_path)
+    order = ["level", "fare", "town", "width"]
+    later = TABLE.sample(frac=0.5, random_state=1)
+    target = "x4" if ending == "data" else "fare"
+    if ending == "csv":
+        Path("t.csv").write_text(f"Fares\n{ROWS}Total,,,1\n")
+        Path("new.csv").write_text(
+            f"Later fares, of May\n\n{later[order].to_csv(index=False)}Total,1,,\n"
+        )
+    elif ending == "data":
+        Path("t.data").write_text(VALUES.replace(",", "  "))
+        Path("new.data").write_text(later.to_csv(index=False, header=False, sep="\t"))
+    else:
+        write_sheet(Path("t.xlsx"), TABLE, startrow=2)
+        write_sheet(Path("new.xlsx"), later[order])
+    TABLE.to_csv("plain.csv", index=False)
+    later.to_csv("plain_new.csv", index=False)
+    scores = []
+    for source, new, name in [
+        (f"t.{ending}", f"new.{ending}", target),
+        ("plain.csv", "plain_new.csv", "fare"),
+    ]:
+        assert (
+            main(["ingest", source, f"{source}.zarr", "--target", name, "--auto", "--quiet"]) == 0
+        )
+        options = "--gamma scale --max-rounds 1 --effort quick --quiet"
+        assert main(["fit", f"{source}.zarr", f"{source}.job", *options.split()]) == 0
+        assert main(["predict", f"{source}.job", new, f"{source}.out.csv", "--quiet"]) == 0
+        capsys.readouterr()
+        assert main(["evaluate", f"{source}.job", new, "--quiet"]) == 0
+        scores.append(capsys.readouterr().out)
+        assert main(["ingest", new, f"{source}.zarr", "--append", "--auto", "--quiet"]) == 0
+    assert scores[0] == scores[1]
+    assert Path(f"t.{ending}.out.csv").read_bytes() == Path("plain.csv.out.csv").read_bytes()
+    assert_array_equal(
+        ZarrSource(f"t.{ending}.zarr").tile(0).X, ZarrSource("plain.csv.zarr").tile(0).X
+    )
