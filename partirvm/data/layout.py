@@ -12,7 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Any
 
 from partirvm.errors import DataError, UsageError
@@ -23,6 +23,9 @@ HEAD = 1 << 20
 
 SAMPLE = 200
 """Number of lines from which the separator and the kinds of the columns are detected."""
+
+MOST_ROWS = 1000
+"""Maximum number of rows from which the header is detected."""
 
 MOST_TITLES = 50
 """Maximum number of lines before the header that are recognised."""
@@ -167,7 +170,7 @@ def layout_of(head: bytes, place: str, options: FileOptions | None = None) -> La
     options = options or FileOptions()
     encoding, text = _decoded(head, place)
     separator = _separator_of(text)
-    rows = list(rows_of(text, separator))
+    rows = list(islice(rows_of(text, separator), MOST_ROWS))
     if options.skip_rows is not None:
         rows = [row for row in rows if row.line >= options.skip_rows[0]]
     if not rows:
@@ -350,6 +353,8 @@ def _is_title(cells: Sequence[str], later: Sequence[Row], width: int) -> bool:
     """
     if width == 1 or not later:
         return False
+    if cells[0].startswith("#") and later[0].cells[0].startswith("#"):
+        return True
     if len(cells) == width:
         return bool(cells[0]) and 2 * sum(map(bool, cells)) <= width and not any(cells[1:])
     beside_names = len(cells) in (width - 1, width + 1) and len(later[0].cells) == width

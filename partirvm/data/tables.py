@@ -194,12 +194,12 @@ def _stored(wanted: Sequence[str], partition: Mapping[str, Any]) -> list[str]:
 
 
 def _with_partition(
-    columns: Mapping[str, Any], partition: Mapping[str, Any], n_rows: int, wanted: Sequence[str]
+    columns: Any, partition: Mapping[str, Any], n_rows: int, wanted: Sequence[str]
 ) -> Batch:
     """Return a batch with the columns of a file and of its folders.
 
     Args:
-        columns: Arrow arrays (n_rows,) of the file by name
+        columns: Arrow arrays (n_rows,) of the file by name, or a record batch
         partition: values of the columns in the names of the folders
         n_rows: number of rows
         wanted: names of all columns of the batch
@@ -207,15 +207,14 @@ def _with_partition(
     import pyarrow as pa
 
     constants = {name: pa.repeat(value, n_rows) for name, value in partition.items()}
-    return {name: columns[name] if name in columns else constants[name] for name in wanted}
+    return {name: constants[name] if name in constants else columns[name] for name in wanted}
 
 
 def parquet_table(url: str, listing: Listing) -> Reader:
     """Return a table of Parquet files with equal columns. ``held`` assumes one page per column,
     plus one compressed page."""
-    filesystem = listing.filesystem
     files = listing.tables
-    sizes = [_parquet_size(filesystem, path) for path in files]
+    sizes = [_parquet_size(listing.filesystem, path) for path in files]
     names = _same_columns(url, files, [size.columns for size in sizes])
     largest = max(size.largest for size in sizes)
     partitions = listing.partitions(without=names)
@@ -228,14 +227,18 @@ def parquet_table(url: str, listing: Listing) -> Reader:
         buffer = min(max(batch_bytes // len(wanted), LEAST_BUFFER), MOST_BUFFER)
         for path, partition in zip(files, partitions, strict=True):
             stored = _stored(wanted, partition) or [names[0]]
-            with opened(filesystem, path) as file:
+            with opened(listing.filesystem, path) as file:
                 for batch in _parquet_batches(file, stored, rows, buffer):
-                    arrays = {name: batch.column(name) for name in stored}
-                    yield _with_partition(arrays, partition, len(batch), wanted)
+                    yield _with_partition(batch, partition, batch.num_rows, wanted)
 
-    keys = listing.keys_beside(names)
-    n_rows = sum(size.n_rows for size in sizes)
-    return Reader(url, (*names, *keys), batches, n_rows, held=held, most_batch=4 << 20)
+    return Reader(
+        url,
+        (*names, *listing.keys_beside(names)),
+        batches,
+        sum(size.n_rows for size in sizes),
+        held=held,
+        most_batch=4 << 20,
+    )
 
 
 class _ParquetSize(NamedTuple):

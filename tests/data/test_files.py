@@ -84,6 +84,7 @@ TEXTS = {
     "title with separators": ("t.csv", f"Fares of 2023,,,\n,,,\n{ROWS}", TABLE),
     "title and semicolons": ("t.csv", f"Fares of 2023\nRegion: Bern, Ulm\n{WIDE}", TABLE),
     "comments": ("t.csv", f"# fares, of 2023\n# all regions\n{ROWS}", TABLE),
+    "comments of equal width": ("t.txt", "# in dry air\n# # width level fare\n".replace("# #", "#") + NUMBERS.to_csv(index=False, header=False, sep=" "), NUMBERS),
     "comment as header": ("t.txt", "# " + NUMBERS.to_csv(index=False, sep=" "), NUMBERS),
     "comment as CSV header": ("t.csv", f"# {ROWS}", TABLE),
     "totals": ("t.csv", f"{ROWS}Total,,3,2.5\n", TABLE),
