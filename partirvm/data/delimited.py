@@ -82,6 +82,7 @@ class DelimitedFile:
         path: path of the file
         options: how the user wants the file to be read
         bad: rows with the wrong number of fields, as of the last reading
+        held: bytes of memory that the file takes while it is read, in addition to the batches
         totals: rows after the last row of values, as of the last reading
     """
 
@@ -89,12 +90,14 @@ class DelimitedFile:
     path: str
     options: FileOptions
     bad: BadRows = field(default_factory=BadRows)
+    held: int = 0
     totals: tuple[str, ...] = ()
 
     @cached_property
     def layout(self) -> Layout:
         """The layout of the file."""
         with opened(self.filesystem, self.path, self.options.known) as file:
+            self.held = getattr(file, "held", 0)
             return layout_of(_read_head(file), self.path, self.options)
 
     @property

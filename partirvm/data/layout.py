@@ -467,7 +467,14 @@ def _renamed(written: Sequence[str], names: Sequence[str], empty: Collection[str
 
 
 def _notes(encoding: str, separator: str, text: str, titles: int) -> list[str]:
-    """Return remarks on the encoding, the separator and the lines before the header."""
+    """Return remarks on the encoding, the separator and the lines before the header.
+
+    Args:
+        encoding: encoding of the text
+        separator: separator of the fields
+        text: first lines of the file
+        titles: number of lines before the header
+    """
     notes = list[str]()
     if (encoding, separator) != ("utf8", ","):
         mark = "blanks" if separator == BLANKS else repr(separator)

@@ -155,6 +155,7 @@ def text_table(url: str, listing: Listing, options: FileOptions) -> Reader:
         batches,
         untyped=True,
         commas=files[0].layout.separator == ";",
+        held=lambda wanted: max(file.held for file in files),
         remarks=lambda: _joined_remarks(files),
         rows_left_out=lambda: [text for file in files for text in file.rows_left_out()],
         findings=lambda: _joined_findings(url, files),

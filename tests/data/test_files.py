@@ -15,7 +15,7 @@ from numpy.testing import assert_array_equal
 
 from partirvm.cli import main
 from partirvm.data import ZarrSource, ingest
-from partirvm.errors import DataError, MissingDataError
+from partirvm.errors import DataError, MemoryLimitError, MissingDataError
 
 N = 60
 RNG = default_rng(4)
@@ -192,6 +192,17 @@ def test_a_sheet_may_begin_further_down_and_end_with_a_total(tmp_path):
     data, twin = both(tmp_path / "t.xlsx", plain(tmp_path / "plain", TABLE), tmp_path)
     require_equal(data, twin)
     assert "1 row at the end left out: 'Total" in data.notes[str(tmp_path / "t.xlsx")]
+
+
+def test_a_sheet_that_does_not_fit_into_the_memory_limit_is_refused(tmp_path, monkeypatch):
+    pytest.importorskip("python_calamine")
+    write_sheet(tmp_path / "t.xlsx", TABLE)
+    monkeypatch.setattr("partirvm.data.spreadsheets.CELL_BYTES", 1 << 20)
+    with pytest.raises(MemoryLimitError, match="t.xlsx: ingesting 4 columns needs"):
+        ingest(tmp_path / "t.xlsx", tmp_path / "d.zarr", target="fare")
+    monkeypatch.setattr("partirvm.data.spreadsheets.MOST_BYTES", 1000)
+    with pytest.raises(MemoryLimitError, match="unpacked and would be read whole.*save it as CSV"):
+        ingest(tmp_path / "t.xlsx", tmp_path / "d.zarr", target="fare")
 
 
 HEADLESS = {
