@@ -336,9 +336,13 @@ def _first_row(rows: Sequence[Row], width: int, known: Collection[str]) -> int:
         known: names of columns; the row that holds the most of them is the header
     """
     first_rows = rows[:MOST_TITLES]
-    matches = [sum(cell in known for cell in set(row.cells)) for row in first_rows]
-    if max(matches) and len(rows[matches.index(max(matches))].cells) > 1:
-        return matches.index(max(matches))
+    matches = [
+        (sum(cell in known for cell in set(row.cells)), len(row.cells) == width)
+        for row in first_rows
+    ]
+    best = matches.index(max(matches))
+    if matches[best][0] and len(rows[best].cells) > 1:
+        return best
     for place, row in enumerate(first_rows):
         if not _is_title(row.cells, rows[place + 1 :], width):
             return place

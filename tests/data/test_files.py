@@ -83,6 +83,7 @@ TEXTS = {
     "title lines": ("t.csv", f"Fares of 2023\n\nregion: all, quarter: 1\n{ROWS}", TABLE),
     "title with separators": ("t.csv", f"Fares of 2023,,,\n,,,\n{ROWS}", TABLE),
     "title and semicolons": ("t.csv", f"Fares of 2023\nRegion: Bern, Ulm\n{WIDE}", TABLE),
+    "title with the target": ("t.csv", f"means of,fare\n{ROWS}", TABLE),
     "comments": ("t.csv", f"# fares, of 2023\n# all regions\n{ROWS}", TABLE),
     "comments of equal width": ("t.txt", "# in dry air\n# # width level fare\n".replace("# #", "#") + NUMBERS.to_csv(index=False, header=False, sep=" "), NUMBERS),
     "comment as header": ("t.txt", "# " + NUMBERS.to_csv(index=False, sep=" "), NUMBERS),
@@ -198,10 +199,10 @@ def test_a_sheet_that_does_not_fit_into_the_memory_limit_is_refused(tmp_path, mo
     pytest.importorskip("python_calamine")
     write_sheet(tmp_path / "t.xlsx", TABLE)
     monkeypatch.setattr("partirvm.data.spreadsheets.CELL_BYTES", 1 << 20)
-    with pytest.raises(MemoryLimitError, match="t.xlsx: ingesting 4 columns needs"):
+    with pytest.raises(MemoryLimitError, match=r"t\.xlsx: ingesting 4 columns needs"):
         ingest(tmp_path / "t.xlsx", tmp_path / "d.zarr", target="fare")
     monkeypatch.setattr("partirvm.data.spreadsheets.MOST_BYTES", 1000)
-    with pytest.raises(MemoryLimitError, match="unpacked and would be read whole.*save it as CSV"):
+    with pytest.raises(MemoryLimitError, match=r"unpacked and would be read whole.*save it as CSV"):
         ingest(tmp_path / "t.xlsx", tmp_path / "d.zarr", target="fare")
 
 
