@@ -88,7 +88,7 @@ class Columns(DeclaredState):
     targets and is empty for one; ``target`` names all of them together. ``dates`` maps a date
     column, a feature in days, to its cycles, whose sines and cosines are the features that follow
     it. ``formats`` are the formats of non-ISO date strings. The strings in ``missing`` denote
-    missing values.
+    missing values. ``reading`` contains the options with which the user read the files, by name.
     """
 
     features: tuple[str, ...]
@@ -99,6 +99,7 @@ class Columns(DeclaredState):
     dates: dict[str, tuple[str, ...]] = field(default_factory=dict)
     formats: dict[str, str] = field(default_factory=dict)
     missing: tuple[str, ...] = ()
+    reading: dict[str, Any] = field(default_factory=dict)
 
     @property
     def given(self) -> tuple[str, ...]:

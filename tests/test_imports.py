@@ -127,6 +127,7 @@ THIRD_PARTIES = {
     "data": {"numpy", "zarr", "fsspec", "pyarrow", "pandas", "dask", "numcodecs"},
     "data.labels": {"sklearn"},
     "data.problems": {"rich"},
+    "data.spreadsheets": {"python_calamine"},
     "model": {"numpy", "zarr"},
     "execution": {"numpy"},
     "execution.kernel_store": {"numpy", "zarr"},

@@ -129,6 +129,19 @@ INGEST_OPTIONS = (
         "--drop-missing-targets", is_flag=True, help="Leave out rows whose target is missing."
     ),
     click.option(
+        "--skip-rows",
+        metavar="N[,M]",
+        help="Lines before the header, rows after the last one (3 or 0,1).  [default: found]",
+    ),
+    click.option(
+        "--header/--no-header",
+        default=None,
+        help="Names in the first row, or x1, x2, ….  [default: found]",
+    ),
+    click.option(
+        "--skip-bad-rows", is_flag=True, help="Leave out rows with too few or too many fields."
+    ),
+    click.option(
         "--like",
         metavar="DATA",
         help="Use the columns, categories and classes of this dataset (for test rows).",
@@ -168,12 +181,12 @@ def ingest(
     """Turn a table into a dataset for training.
 
     The dataset DATA is a Zarr folder with the same rows, checked and in random order. SOURCE is a
-    CSV or Parquet file, a folder or glob of such files, a URL, or an .npz file with the arrays X
-    and y. It is streamed, so it may be larger than memory. Text columns become categories, dates
+    text file (.csv, .tsv, .txt, .data), a Parquet file, a spreadsheet, a folder or glob of such
+    files, a URL, or an .npz file with the arrays X and y. Text and Parquet files are streamed, so
+    they may be larger than memory. Text columns become categories, dates
     and times become days since 2000-01-01 and the position in the day, the week and the year, and
-    features may have missing values; the output names each column that was changed. CSV files need
-    a header; comma, semicolon (with decimal commas), tab and vertical-bar separators are
-    recognised.
+    features may have missing values; the output names each column that was changed. The
+    separator, the header and the lines before it are recognised.
 
     Values that cannot be used are refused: the error lists all of them and ends with a command that
     resolves them. --auto resolves them at once, and also accepts all proposals: uninformative
@@ -345,7 +358,7 @@ def predict(
     """Predict every row of a dataset or a table.
 
     Uses the last model of a job. DATA is a dataset, or a table with the columns of the training
-    data, in any order: the same CSV and Parquet files, folders, globs and URLs as for `ingest`. The
+    data, in any order: the same files, folders, globs and URLs as for `ingest`. The
     extension of OUTPUT selects its format: .zarr, .parquet or .csv. For regression, the columns are
     mean, the expected target, and std, the standard deviation of a new measurement, including its
     noise (mean_TARGET and std_TARGET for several targets). For classification, they are label, the

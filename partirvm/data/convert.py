@@ -20,6 +20,8 @@ from partirvm.data.arrays import (
 from partirvm.data.encode import Encoder
 from partirvm.data.frames import is_frame, pandas_column, pandas_frame
 from partirvm.data.labels import LABELS, plain_label
+from partirvm.data.layout import FileOptions
+from partirvm.data.opening import opened
 from partirvm.data.problems import refuse
 from partirvm.data.roles import Roles, check_roles
 from partirvm.data.source import (
@@ -30,7 +32,7 @@ from partirvm.data.source import (
     default_names,
     numeric_array,
 )
-from partirvm.data.tables import Batch, Reader, file_table, opened, rows_per_batch
+from partirvm.data.tables import Batch, Reader, file_table, rows_per_batch
 from partirvm.data.zarr_source import ZarrSource
 from partirvm.errors import DataError, MemoryLimitError, UsageError
 from partirvm.quoting import listed, quoted
@@ -106,13 +108,18 @@ def _array(name: str, values: Any, *, numbers: bool = True) -> Any:
     return np.asarray(values)
 
 
-def open_table(source: Any, room: int | None = None) -> Reader:
-    """Open a path, URL, data frame or tuple of arrays as a table. ``room`` is the maximum size of
-    an .npz file in bytes."""
+def open_table(source: Any, room: int | None = None, options: FileOptions | None = None) -> Reader:
+    """Open a path, URL, data frame or tuple of arrays as a table.
+
+    Args:
+        source: table to open
+        room: maximum size of an .npz file in bytes
+        options: how a file is read
+    """
     if isinstance(source, str | os.PathLike):
         url = address(source)
         is_archive = without_query(url).lower().endswith(".npz") and "*" not in url
-        return _archive_table(url, room) if is_archive else file_table(url)
+        return _archive_table(url, room) if is_archive else file_table(url, options)
     if isinstance(source, tuple | list) and len(source) in (2, 3):
         return arrays_table(pandas_frame(source[0]), *map(pandas_column, source[1:]))
     source = pandas_frame(source, "the source")

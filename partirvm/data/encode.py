@@ -510,8 +510,7 @@ class Encoder:
                 remarks[name].append(f"{share:.1%} of the rows have no value")
         if self.dropped and not remarks[columns.target]:
             remarks[columns.target].append(f"{counted(self.dropped, 'row')} without it left out")
-        if table.note:
-            remarks[table.name].append(table.note)
+        remarks[table.name] += table.remarks()
         names = dict.fromkeys((table.name, *table.columns, columns.target))
         return {name: "; ".join(remarks[name]) for name in names if remarks[name]}
 

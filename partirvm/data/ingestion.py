@@ -10,7 +10,7 @@ the DATA then count as unshuffled.
 import os
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from inspect import signature
 from typing import Any
 
@@ -18,6 +18,7 @@ import numpy as np
 
 from partirvm.data.convert import as_source, open_table
 from partirvm.data.encode import Encoder
+from partirvm.data.layout import FileOptions, spelled
 from partirvm.data.problems import Finding, flags, refuse, remedied
 from partirvm.data.roles import Roles, assign_roles
 from partirvm.data.source import check_row_count, tile_rows_for
@@ -66,6 +67,9 @@ def ingest(
     missing: Sequence[str] = (),
     dates: Mapping[str, str] | None = None,
     drop_missing_targets: bool = False,
+    skip_rows: int | str | Sequence[int] | None = None,
+    header: bool | None = None,
+    skip_bad_rows: bool = False,
     auto: bool = False,
     shuffle: int | None = 0,
     like: Any = None,
@@ -82,9 +86,11 @@ def ingest(
     Parameters
     ----------
     source : str, path, data frame or tuple
-        A CSV, Parquet or .npz file; a folder or glob of CSV or Parquet files; an fsspec URL; a
-        pandas, polars or Dask data frame; or a tuple (X, y) or (X, y, weights) of NumPy, Zarr or
-        Dask arrays, with y of shape (N,) or (N, T). Categorical columns of a data frame become
+        A text file (.csv, .tsv, .txt, .data, .dat; also packed as .gz, .bz2, .zst or .zip), a
+        spreadsheet (.xlsx, .xls, .ods; extra ``spreadsheet``), a Parquet or .npz file; a folder or
+        glob of such files, whose folders may be named as in ``year=2023``; an fsspec URL; a pandas,
+        polars or Dask data frame; or a tuple (X, y) or (X, y, weights) of NumPy, Zarr or Dask
+        arrays, with y of shape (N,) or (N, T). Categorical columns of a data frame become
         categories. An .npz file contains the arrays ``X`` and ``y``, and may contain ``columns``
         (feature names) and ``weights``. With ``like``, y may be None or missing.
     data : str or path
@@ -116,6 +122,14 @@ def ingest(
         "%d/%m/%Y"}``.
     drop_missing_targets : bool
         Leave out rows whose target is missing; otherwise such rows are an error.
+    skip_rows : int or tuple of int, optional
+        The number of lines before the header of each text file or sheet and, in a tuple, also of
+        rows after the last one, such as totals. By default, both are found.
+    header : bool, optional
+        False if the first row holds values: the columns are then named x1, x2, …. True if it holds
+        names. By default, this is found.
+    skip_bad_rows : bool
+        Leave out rows with the wrong number of fields; otherwise such rows are an error.
     auto : bool
         Accept all proposals (gaps, dates, codes as categories, text as classes, and the removal of
         columns without information and of rows without a target) and read the source again.
@@ -192,6 +206,9 @@ def ingest(
         "missing": missing,
         "dates": dates,
         "drop_missing_targets": drop_missing_targets,
+        "skip_rows": None if skip_rows is None else spelled(skip_rows),
+        "header": header,
+        "skip_bad_rows": skip_bad_rows,
         "shuffle": shuffle,
         "like": like,
         "memory_limit": memory_limit,
@@ -218,22 +235,29 @@ def _ingest(
     shuffle = options["shuffle"]
     tile_rows = options["tile_rows"]
     url = address(data)
-    known = options["like"]
-    if known is not None and not isinstance(known, Columns):
-        known = as_source(known).columns
+    known = _columns_like(options["like"])
     return_freed_memory()
     # Arrow's other allocators retain freed memory
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     limit = options["memory_limit"]
-    table = open_table(source, _room(limit))
+    room = _room(limit)
+
+    def open_with(options: Mapping[str, Any]) -> Reader:
+        return open_table(source, room, file_options(options, known))
+
+    table = open_with(options)
     with publication(url, overwrite=options["overwrite"], append=options["append"]) as place:
         before = place.before
         if before is not None:
             known = before.columns
             tile_rows = before.tile_rows
             shuffle = None if before.seed is None else shuffle or 0
+            table = open_with(options)
+        if known is None:
+            _require_target(table, source, url, options)
         task = _Ingest(
             table,
+            open_with,
             url,
             place,
             known,
@@ -244,14 +268,26 @@ def _ingest(
         )
         reading = task.read_until_settled(options, rereads)
         with reading.rows:
-            findings = reading.encoder.findings()
+            findings = reading.findings()
             refuse(table.name, findings, _remedy(source, url, options, findings))
-            attributes = task.write(reading)
+            attributes = task.write(reading, options)
         if not options["again"]:
             _require_new_rows(attributes, url)
         place.commit(attributes)
-    stored = ZarrSource(data)
+    return _with_remarks(ZarrSource(data), reading, attributes)
+
+
+def _columns_like(like: Any) -> Columns | None:
+    """Return the columns of DATA, which may be passed as columns, as DATA or as a path."""
+    return like if like is None or isinstance(like, Columns) else as_source(like).columns
+
+
+def _with_remarks(
+    stored: ZarrSource, reading: "_Reading", attributes: DataAttributes
+) -> ZarrSource:
+    """Return DATA with remarks on how the table was read."""
     stored.left_out = reading.encoder.dropped
+    stored.rows_left_out = reading.table.rows_left_out()
     inputs = attributes.moments.inputs
     stored.notes = reading.encoder.described(inputs.missing / inputs.n, reading.accepted)
     return stored
@@ -262,14 +298,38 @@ class _Reading:
     """The result of reading a table.
 
     Attributes:
+        table: table that was read
         encoder: encoder of the records, with its findings
         rows: records (n, 2 + columns read) in temporary files
         accepted: proposals that were accepted before the table was read
     """
 
+    table: Reader
     encoder: Encoder
     rows: ExternalSorter
     accepted: list[Finding]
+
+    def findings(self) -> list[Finding]:
+        """Return the problems of the rows and columns, and proposals for them.
+
+        Predictions are matched to rows by position, so that no row to predict is left out unless
+        this is requested.
+        """
+        findings = self.table.findings()
+        roles = self.encoder.roles
+        if not roles.targets:
+            findings = [
+                replace(finding, remedy={}, advice="correct these lines, or pass --skip-bad-rows")
+                if "skip_bad_rows" in finding.remedy
+                else finding
+                for finding in findings
+            ]
+        for target in roles.targets:
+            copies = [name for name in roles.features if self.table.copies.get(name) == target]
+            if copies:
+                found = f"{len(copies) + 1} columns have this name, perhaps with the same values"
+                findings.append(Finding(target, found, {"exclude": tuple(copies)}))
+        return findings + self.encoder.findings()
 
 
 @dataclass(frozen=True)
@@ -278,6 +338,7 @@ class _Ingest:
 
     Attributes:
         table: table to read
+        open_with: function that opens the table with options of ``ingest``
         url: address of the DATA
         place: group to write, and the attributes of the DATA to append to
         known: columns of other DATA that the table must match, or None
@@ -288,6 +349,7 @@ class _Ingest:
     """
 
     table: Reader
+    open_with: Callable[[Mapping[str, Any]], Reader]
     url: str
     place: Publication
     known: Columns | None
@@ -299,15 +361,17 @@ class _Ingest:
     def read_until_settled(self, options: Mapping[str, Any], rereads: int) -> _Reading:
         """Read the table, and reread it with the proposed options at most ``rereads`` times."""
         accepted = list[Finding]()
+        task = self
         while True:
-            reading = self._read(options, accepted)
-            proposals = [finding for finding in reading.encoder.findings() if finding.remedy]
+            reading = task._read(options, accepted)
+            proposals = [finding for finding in reading.findings() if finding.remedy]
             if not proposals or not rereads:
                 return reading
             reading.rows.remove()
             del reading  # free the memory of its labels
             rereads -= 1
             options = remedied(options, proposals)
+            task = replace(self, table=self.open_with(options))
             accepted = accepted + proposals
 
     def _read(self, options: Mapping[str, Any], accepted: list[Finding]) -> _Reading:
@@ -330,14 +394,17 @@ class _Ingest:
                 raise MemoryLimitError(f"{table.name}: reading exceeded memory_limit: {MORE}.")
             self.report("read", encoder.n_rows, table.n_rows)
         least = 2 if roles.targets and before is None else 1
+        if encoder.n_rows < least:
+            refuse(table.name, table.findings())
         check_row_count(encoder.n_rows, least, table.name)
-        return _Reading(encoder, rows, accepted)
+        return _Reading(table, encoder, rows, accepted)
 
-    def write(self, reading: _Reading) -> DataAttributes:
-        """Write the records that were read as tiles, and return the attributes of all rows."""
+    def write(self, reading: _Reading, options: Mapping[str, Any]) -> DataAttributes:
+        """Write the records that were read as tiles, and return the attributes of all rows. The
+        attributes include the ``options`` of the user for reading files."""
         encoder = reading.encoder
         roles = encoder.roles
-        columns = encoder.columns()
+        columns = replace(encoder.columns(), reading=reading_options(options, self.known))
         read_width = 2 + len(roles.wanted)
         cycles = len(columns.features) - len(columns.given)
         width = read_width + cycles
@@ -361,6 +428,55 @@ class _Ingest:
         return self.tile_rows or tile_rows_for(self.table.n_rows or 1 << 40, roles.tile_width)
 
 
+READING = ("skip_rows", "header", "skip_bad_rows")
+"""Options for the reading of files. They are stored in DATA, and apply to later files, too."""
+
+
+def reading_options(options: Mapping[str, Any], known: Columns | None) -> dict[str, Any]:
+    """Return the options of the user for the reading of files, or else those of the ``known``
+    columns."""
+    reading = {} if known is None else dict(known.reading)
+    for name in READING:
+        value = options.get(name)
+        if value is not None and (value or name == "header"):
+            reading[name] = value
+    return reading
+
+
+def file_options(options: Mapping[str, Any], known: Columns | None) -> FileOptions:
+    """Return how files are read, with the names of columns in the options and of the ``known``
+    columns."""
+    names = set[str]()
+    for name in ("target", "features", "exclude", "categorical", "weights", "noise", "dates"):
+        value = options.get(name) or ()
+        names.update([value, *value.split(",")] if isinstance(value, str) else map(str, value))
+    if known is not None:
+        names.update((*known.given, *known.target_names(max(len(known.targets), 1))))
+    return FileOptions.of(reading_options(options, known), names - {"auto", "none"})
+
+
+def _require_target(table: Reader, source: Any, url: str, options: Mapping[str, Any]) -> None:
+    """Raise ``DataError`` if a table without a header has no column with the name of the target.
+
+    Args:
+        table: table to read
+        source: source of the rows
+        url: address of the DATA
+        options: options of ``ingest`` by name
+    """
+    target = options["target"] or ()
+    names = [target] if isinstance(target, str) else target
+    if not table.numbered or (names and set(names) <= set(table.columns)):
+        return
+    last = {**options, "header": False, "target": table.columns[-1]}
+    raise DataError(
+        f"{table.name}: the first row looks like the rows after it, so that there are no names: "
+        f"the columns are {listed(table.columns)}. If the last one is the target: "
+        f"`{_command(source, url, last)}`; if the first row holds names, pass header=True "
+        "(`--header`)"
+    )
+
+
 def _remedy(source: Any, url: str, options: Mapping[str, Any], findings: Sequence[Finding]) -> str:
     """Return the command that ingests a file with all fatal findings resolved, or "" if there is no
     such command.
@@ -374,6 +490,17 @@ def _remedy(source: Any, url: str, options: Mapping[str, Any], findings: Sequenc
     fatal = [finding for finding in findings if finding.fatal]
     if not isinstance(source, str | os.PathLike) or not all(finding.remedy for finding in fatal):
         return ""
+    return _command(source, url, remedied(options, fatal))
+
+
+def _command(source: Any, url: str, options: Mapping[str, Any]) -> str:
+    """Return the command that ingests a file with options that differ from the defaults.
+
+    Args:
+        source: source of the rows
+        url: address of the DATA
+        options: options of ``ingest`` by name
+    """
     parameters = signature(ingest).parameters
     changed = dict[str, Any]()
     for name, value in options.items():
@@ -381,7 +508,7 @@ def _remedy(source: Any, url: str, options: Mapping[str, Any], findings: Sequenc
         if value not in (default, (default,)):
             changed[name] = value
     command = shlex.join(["partirvm", "ingest", os.fspath(source), url])
-    return " ".join([command, *flags(remedied(changed, fatal))])
+    return " ".join([command, *flags(changed)])
 
 
 def _require_same_roles(before: DataAttributes, new: Roles, url: str) -> None:

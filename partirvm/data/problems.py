@@ -182,6 +182,8 @@ def flags(options: Mapping[str, Any]) -> list[str]:
         flag = f"--{name.replace('_', '-')}"
         if name == "shuffle" and value is None:
             shell.append("--no-shuffle")
+        elif name == "header" and value is not None:
+            shell.append("--header" if value else "--no-header")
         elif value is True:
             shell.append(flag)
         elif value:
@@ -219,7 +221,8 @@ def refuse(where: str, findings: Sequence[Finding], command: str = "") -> None:
         remedy = finding.options or finding.advice
         if not finding.fatal:
             remedy = f"perhaps {remedy}"
-        table.add_row(*map(Text, (named(finding.column), finding.found, remedy)))
+        name = "(the file)" if finding.column == where else named(finding.column)
+        table.add_row(*map(Text, (name, finding.found, remedy)))
     console = Console(file=io.StringIO(), width=WIDTH, color_system=None, force_jupyter=False)
     console.print(table)
     lines = [line.rstrip() for line in console.file.getvalue().splitlines()]  # type: ignore[attr-defined]

@@ -1,31 +1,29 @@
-"""Tables that ingest reads in batches: the interface, and readers for CSV and Parquet files."""
+"""Tables that ingest reads in batches: the interface, and readers for text files, spreadsheets and
+Parquet files."""
 
-import codecs
 import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from partirvm.data.delimited import DelimitedFile
+from partirvm.data.layout import FileOptions
+from partirvm.data.listing import ALL_ENDINGS, PARQUET, Listing, list_files, no_tables
+from partirvm.data.opening import opened
+from partirvm.data.problems import Finding
 from partirvm.errors import DataError, MissingDataError
 from partirvm.quoting import listed
-from partirvm.storage import open_filesystem, open_folder, reading
+from partirvm.storage import open_folder
 from partirvm.storage.address import QUERIES, protocol_of, without_query
-
-CSV_ENDINGS = (".csv", ".csv.gz", ".csv.bz2", ".csv.zst")
-ENDINGS = (*CSV_ENDINGS, ".parquet", ".pq")
 
 LEAST_BUFFER = 64 << 10
 """Minimum bytes of a Parquet column to read at once."""
 
 MOST_BUFFER = 1 << 20
 """Maximum bytes of a Parquet column to read at once."""
-
-HEAD = 1 << 20
-"""Number of bytes at the beginning of a CSV file from which its style is detected."""
 
 PAGE = 2 << 20
 """Maximum size in bytes of a Parquet page and its dictionary: writers limit each to 1 MiB."""
@@ -49,7 +47,11 @@ class Reader:
         categorical: categories that the source defines, with their levels if known
         untyped: True if all cells are strings, as in a CSV file
         commas: True if numbers in strings may have decimal commas
-        note: remark on the encoding of the files
+        remarks: function that returns what was found in the files, and which rows were left out
+        rows_left_out: function that returns which rows were left out
+        findings: function that returns the problems of the rows that were read last
+        copies: names in the files of columns that were renamed, because another one has this name
+        numbered: True if the columns have no names, and are called x1, x2, …
         held: function that returns the bytes needed to read the wanted columns, in addition to the
             batches
         most_batch: batch size in bytes beyond which reading becomes no faster
@@ -64,7 +66,11 @@ class Reader:
     categorical: Mapping[str, tuple[Any, ...] | None] = field(default_factory=dict)
     untyped: bool = False
     commas: bool = False
-    note: str = ""
+    remarks: Callable[[], list[str]] = list
+    rows_left_out: Callable[[], list[str]] = list
+    findings: Callable[[], list[Finding]] = list
+    copies: Mapping[str, str] = field(default_factory=dict)
+    numbered: bool = False
     held: Callable[[Sequence[str]], int] = lambda wanted: 0
     most_batch: int = 64 << 20
 
@@ -80,11 +86,6 @@ def numbers(values: Any) -> np.ndarray[Any, Any]:
     return np.from_dlpack(values.fill_null(float("nan")) if values.null_count else values)
 
 
-def is_glob(url: str) -> bool:
-    """Return True for an address with wildcards."""
-    return any(mark in url for mark in "*?[")
-
-
 def is_table(url: str) -> bool:
     """Return True for the name of a file or glob that ``ingest`` can read, or a folder of such
     files.
@@ -93,12 +94,12 @@ def is_table(url: str) -> bool:
     >>> tuple(map(is_table, places))
     (True, True, False)
     """
-    if without_query(url).lower().endswith((*ENDINGS, ".npz")):
+    if without_query(url).lower().endswith((*ALL_ENDINGS, ".npz")):
         return True
     if protocol_of(url) in QUERIES:
         return False  # the location is a file, not a folder
     folder = open_folder(url)
-    return "versions" not in folder.list() and not folder.is_file() and bool(_files(url)[1])
+    return "versions" not in folder.list() and not folder.is_file() and bool(list_files(url).tables)
 
 
 def ingesting(url: str, like: str = "") -> str:
@@ -119,81 +120,105 @@ def is_text(kind: Any) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
-def file_table(url: str) -> Reader:
-    """Return the table in a file, or in the files of a folder or glob, which must be all CSV or all
-    Parquet."""
-    filesystem, files, all_files = _files(url)
-    if not files:
-        kinds = f"ingest reads files that end in {', '.join(ENDINGS)}, and a single .npz file"
-        if all_files:
-            raise MissingDataError(
-                f"{url}: no file here has a known extension: {kinds}: rename or convert the files."
-            )
-        raise MissingDataError(
-            f"{url}: there is no such file or folder, or it is empty: check the path; {kinds}."
-        )
-    n_csv = sum(without_query(file).lower().endswith(CSV_ENDINGS) for file in files)
-    if 0 < n_csv < len(files):
-        raise DataError(f"{url} holds both CSV and Parquet files: select one kind.")
-    return (csv_table if n_csv else parquet_table)(url, filesystem, files)
+def file_table(url: str, options: FileOptions | None = None) -> Reader:
+    """Return the table in a file, or in the files of a folder or glob, which must be all text and
+    spreadsheets or all Parquet."""
+    options = options or FileOptions()
+    listing = list_files(url)
+    if not listing.tables:
+        raise MissingDataError(no_tables(url, listing))
+    n_parquet = sum(without_query(file).lower().endswith(PARQUET) for file in listing.tables)
+    if 0 < n_parquet < len(listing.tables):
+        raise DataError(f"{url} holds both Parquet and other files: select one kind.")
+    if n_parquet:
+        return parquet_table(url, listing)
+    return text_table(url, listing, options)
 
 
-def _files(url: str) -> tuple[Any, list[str], list[str]]:
-    """Return a file system, and the paths of the tables and of all files at an address, except
-    hidden ones."""
-    filesystem, path = open_filesystem(url)
-    with reading(url):
-        if protocol_of(url) in QUERIES:
-            files = [path]  # a listing would search the file for links
-        elif is_glob(path) and not filesystem.exists(path):
-            files = list(filesystem.glob(path))
-        else:
-            folder = path.rstrip("/")
-            files = [
-                file
-                for file in filesystem.find(path)
-                if not re.search(r"/[._]", file.removeprefix(folder))
-            ]
-    tables = sorted(file for file in files if without_query(file).lower().endswith(ENDINGS))
-    return filesystem, tables, files
+def text_table(url: str, listing: Listing, options: FileOptions) -> Reader:
+    """Return a table of text files and spreadsheets with equal columns. Cells are strings or
+    missing values."""
+    files = [DelimitedFile(listing.filesystem, path, options) for path in listing.tables]
+    names = _same_columns(url, listing.tables, [file.columns for file in files])
+    partitions = listing.partitions(without=names)
+
+    def batches(wanted: Sequence[str], batch_bytes: int) -> Iterator[Batch]:
+        for file, partition in zip(files, partitions, strict=True):
+            stored = _stored(wanted, partition) or file.columns[:1]
+            for table in file.batches(stored, batch_bytes):
+                columns = {name: _one_array(table.column(name)) for name in stored}
+                yield _with_partition(columns, partition, len(table), wanted)
+
+    return Reader(
+        url,
+        (*names, *listing.keys_beside(names)),
+        batches,
+        untyped=True,
+        commas=files[0].layout.separator == ";",
+        held=lambda wanted: max(file.held for file in files),
+        remarks=lambda: _joined_remarks(files),
+        rows_left_out=lambda: [text for file in files for text in file.rows_left_out()],
+        findings=lambda: _joined_findings(url, files),
+        copies=files[0].layout.copies,
+        numbered=not files[0].layout.header,
+    )
 
 
-@contextmanager
-def opened(filesystem: Any, path: str) -> Iterator[Any]:
-    """Open a file, possibly compressed, for reading. Errors are converted to partirvm errors that
-    name the file.
+def _one_array(column: Any) -> Any:
+    """Return a column of an Arrow table as one array."""
+    array = column.combine_chunks()
+    return array.chunk(0) if hasattr(array, "chunk") else array
 
-    Arrow opens local files itself: its read-ahead thread for Python files can hang or abort a
-    process at exit.
+
+def _joined_remarks(files: Sequence[DelimitedFile]) -> list[str]:
+    """Return the remarks on all files; those of the first file and those that name other rows."""
+    remarks = files[0].remarks()
+    for file in files[1:]:
+        remarks += [f"{file.path}: {text}" for text in file.remarks()[len(file.layout.notes) :]]
+    return remarks
+
+
+def _joined_findings(url: str, files: Sequence[DelimitedFile]) -> list[Finding]:
+    """Return the problems of all files, the first one of each kind."""
+    first = dict[str, Finding]()
+    for file in files:
+        for finding in file.findings():
+            kind = " ".join(finding.remedy) or finding.advice
+            place = finding.column if len(files) > 1 else url
+            first.setdefault(kind, replace(finding, column=place))
+    return list(first.values())
+
+
+def _stored(wanted: Sequence[str], partition: Mapping[str, Any]) -> list[str]:
+    """Return the wanted columns that are in the files, not in the names of their folders."""
+    return [name for name in wanted if name not in partition]
+
+
+def _with_partition(
+    columns: Any, partition: Mapping[str, Any], n_rows: int, wanted: Sequence[str]
+) -> Batch:
+    """Return a batch with the columns of a file and of its folders.
+
+    Args:
+        columns: Arrow arrays (n_rows,) of the file by name, or a record batch
+        partition: values of the columns in the names of the folders
+        n_rows: number of rows
+        wanted: names of all columns of the batch
     """
     import pyarrow as pa
 
-    local = type(filesystem).__name__ == "LocalFileSystem"
-    ending = without_query(path).rpartition(".")[2].lower()
-    compression = {"gz": "gzip", "bz2": "bz2", "zst": "zstd"}.get(ending)
-    advice = "check that the file is complete and that its extension matches its type"
-    with (
-        reading(path, advice, DataError),
-        pa.OSFile(path, "rb") if local else filesystem.open(path, "rb") as file,
-    ):
-        yield file if compression is None else pa.CompressedInputStream(file, compression)
+    constants = {name: pa.repeat(value, n_rows) for name, value in partition.items()}
+    return {name: constants[name] if name in constants else columns[name] for name in wanted}
 
 
-def parquet_table(url: str, filesystem: Any, files: list[str]) -> Reader:
+def parquet_table(url: str, listing: Listing) -> Reader:
     """Return a table of Parquet files with equal columns. ``held`` assumes one page per column,
     plus one compressed page."""
-    import pyarrow.parquet as pq
-
-    columns = list[tuple[str, ...]]()
-    largest = 0
-    n_rows = 0
-    for path in files:
-        with opened(filesystem, path) as file:
-            metadata = pq.ParquetFile(file, pre_buffer=False).metadata
-            columns.append(tuple(metadata.schema.to_arrow_schema().names))
-        n_rows += metadata.num_rows
-        for k in range(metadata.num_row_groups):
-            largest = max(largest, metadata.row_group(k).total_byte_size)
+    files = listing.tables
+    sizes = [_parquet_size(listing.filesystem, path) for path in files]
+    names = _same_columns(url, files, [size.columns for size in sizes])
+    largest = max(size.largest for size in sizes)
+    partitions = listing.partitions(without=names)
 
     def held(wanted: Sequence[str]) -> int:
         return len(wanted) * LEAST_BUFFER + min(largest, len(wanted) * PAGE) + PAGE
@@ -201,122 +226,57 @@ def parquet_table(url: str, filesystem: Any, files: list[str]) -> Reader:
     def batches(wanted: Sequence[str], batch_bytes: int) -> Iterator[Batch]:
         rows = rows_per_batch(batch_bytes, len(wanted))
         buffer = min(max(batch_bytes // len(wanted), LEAST_BUFFER), MOST_BUFFER)
-        for path in files:
-            with opened(filesystem, path) as file:
-                parquet = pq.ParquetFile(
-                    file, pre_buffer=False, buffer_size=buffer, page_checksum_verification=True
-                )
-                for batch in parquet.iter_batches(
-                    batch_size=rows, columns=list(wanted), use_threads=False
-                ):
-                    yield {name: batch.column(name) for name in wanted}
+        for path, partition in zip(files, partitions, strict=True):
+            stored = _stored(wanted, partition) or [names[0]]
+            with opened(listing.filesystem, path) as file:
+                for batch in _parquet_batches(file, stored, rows, buffer):
+                    yield _with_partition(batch, partition, batch.num_rows, wanted)
 
-    names = _same_columns(url, files, columns)
-    return Reader(url, names, batches, n_rows, held=held, most_batch=4 << 20)
-
-
-def csv_table(url: str, filesystem: Any, files: list[str]) -> Reader:
-    """Return a table of CSV files with a header and equal columns. Cells are strings or missing
-    values."""
-    import pyarrow as pa
-    from pyarrow import csv
-
-    headers = list[list[str]]()
-    styles = list[tuple[str, str]]()
-    for path in files:
-        with opened(filesystem, path) as file:
-            styles.append(style_of(file.read(HEAD)))
-        with _parsed(filesystem, path, styles[-1], HEAD, csv.ConvertOptions()) as stream:
-            headers.append(stream.schema.names)
-
-    def batches(wanted: Sequence[str], batch_bytes: int) -> Iterator[Batch]:
-        # Arrow reads 32 blocks ahead, which take two thirds of a batch's memory
-        for path, style, names in zip(files, styles, headers, strict=True):
-            written = {name.strip(): name for name in names}
-            texts = {written[name]: pa.string() for name in wanted}
-            convert = csv.ConvertOptions(
-                include_columns=list(texts),
-                column_types=texts,
-                strings_can_be_null=True,
-                quoted_strings_can_be_null=False,
-            )
-            with _parsed(
-                filesystem, path, style, max(batch_bytes // 12, 1 << 16), convert
-            ) as stream:
-                for batch in stream:
-                    yield {name: batch.column(written[name]) for name in wanted}
-
-    encoding, delimiter = styles[0]
-    note = ""
-    if styles[0] != ("utf8", ","):
-        note = f"{encoding} text, fields separated by {delimiter!r}"
     return Reader(
         url,
-        _same_columns(url, files, [tuple(map(str.strip, names)) for names in headers]),
+        (*names, *listing.keys_beside(names)),
         batches,
-        untyped=True,
-        commas=delimiter == ";",
-        note=note,
+        sum(size.n_rows for size in sizes),
+        held=held,
+        most_batch=4 << 20,
     )
 
 
-def style_of(head: bytes) -> tuple[str, str]:
-    """Return the encoding and delimiter of a CSV file that begins with these bytes.
+class _ParquetSize(NamedTuple):
+    """Names of the columns of a Parquet file, number of rows, and bytes of its largest group of
+    rows."""
 
-    A file is UTF-16 if it begins with a byte order mark, and Windows-1252 if it is not UTF-8.
-    Semicolons, tabs or bars are the delimiter if every row has the same number of them.
-
-    >>> style_of("Größe;Preis\\n1,5;2\\n".encode("cp1252")), style_of(b"a,b\\n1,2\\n")
-    (('cp1252', ';'), ('utf8', ','))
-    """
-    encoding = "utf16" if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf8"
-    try:
-        text = codecs.getincrementaldecoder(encoding)().decode(head)
-    except UnicodeDecodeError:
-        encoding = "cp1252"
-        text = head.decode("cp1252", errors="replace")
-    lines = re.sub('"[^"]*"', "", text).splitlines()[: 100 if len(head) < HEAD else -1][:100]
-    counts = {mark: {line.count(mark) for line in lines if line.strip()} for mark in ";\t|"}
-    for mark, per_line in counts.items():
-        if len(per_line) == 1 and per_line != {0}:
-            return encoding, mark
-    return encoding, ","
+    columns: tuple[str, ...]
+    n_rows: int
+    largest: int
 
 
-@contextmanager
-def _parsed(
-    filesystem: Any, path: str, style: tuple[str, str], block_size: int, convert: Any
-) -> Iterator[Any]:
-    """Yield the record batches of a CSV file.
+def _parquet_size(filesystem: Any, path: str) -> _ParquetSize:
+    """Return the columns and sizes of a Parquet file."""
+    import pyarrow.parquet as pq
+
+    with opened(filesystem, path) as file:
+        metadata = pq.ParquetFile(file, pre_buffer=False).metadata
+        columns = tuple(metadata.schema.to_arrow_schema().names)
+    groups = [metadata.row_group(k).total_byte_size for k in range(metadata.num_row_groups)]
+    return _ParquetSize(columns, metadata.num_rows, max(groups, default=0))
+
+
+def _parquet_batches(file: Any, columns: list[str], rows: int, buffer: int) -> Iterator[Any]:
+    """Yield the record batches of an open Parquet file.
 
     Args:
-        filesystem: file system of the file
-        path: path of the file
-        style: encoding and delimiter
-        block_size: bytes of a batch
-        convert: Arrow's options for the conversion of cells
+        file: open file
+        columns: names of the columns to read
+        rows: maximum number of rows of a batch
+        buffer: bytes of a column to read at once
     """
-    import pyarrow as pa
-    from pyarrow import csv
+    import pyarrow.parquet as pq
 
-    read = csv.ReadOptions(use_threads=False, block_size=block_size, encoding=style[0])
-    parse = csv.ParseOptions(delimiter=style[1])
-    with opened(filesystem, path) as file:
-        try:
-            with csv.open_csv(
-                file, read_options=read, parse_options=parse, convert_options=convert
-            ) as stream:
-                yield stream
-        except (UnicodeDecodeError, pa.ArrowInvalid) as error:
-
-            def numbered(row: re.Match[str]) -> str:
-                return f"row {int(row[1]) - 1:,} (row 1 follows the header)"
-
-            cause = re.sub(r"Row #(\d+)", numbered, str(error))
-            raise DataError(
-                f"{path}: cannot be read as CSV: {cause}; it needs a header, equally many fields "
-                "in each row, closed quotation marks and one encoding"
-            ) from error
+    parquet = pq.ParquetFile(
+        file, pre_buffer=False, buffer_size=buffer, page_checksum_verification=True
+    )
+    yield from parquet.iter_batches(batch_size=rows, columns=columns, use_threads=False)
 
 
 def _same_columns(

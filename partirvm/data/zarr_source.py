@@ -58,7 +58,7 @@ from partirvm.storage.records import (
 from partirvm.types import Columns, Int
 
 KIND = "partirvm-data"
-FORMAT = 11
+FORMAT = 12
 VERSIONS = "versions"
 GROUP = re.compile("rows-[0-9a-f]{32}")
 
@@ -249,13 +249,15 @@ class ZarrSource(Source):
         name: name of the data in messages
         seed: shuffle seed, or None if the rows kept their order
         notes: remarks on the columns that ``ingest`` changed, by column
-        left_out: number of rows that ``ingest`` left out
+        left_out: number of rows without a target that ``ingest`` left out
+        rows_left_out: remarks on rows of files that ``ingest`` left out
     """
 
     def __init__(self, url: Where) -> None:
         self.url = address(url)
         self.notes = dict[str, str]()
         self.left_out = 0
+        self.rows_left_out = list[str]()
         self.name = self.url
         self._opened: tuple[Folder, DataAttributes] | None = None
         self._group: str | None = None

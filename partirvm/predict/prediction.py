@@ -225,6 +225,8 @@ def opened(
         place = f"{folder}/rows.zarr"
         source = ingest(data, place, like=columns, exclude=exclude, shuffle=None, auto=True)
         source.name = data
+        if source.rows_left_out:
+            warn(f"{data}: not all lines are rows: {'; '.join(source.rows_left_out)}", DataWarning)
         if labelled and source.left_out:
             warn(f"{data}: rows without a target, left out: {source.left_out:,}", DataWarning)
         yield source

@@ -31,7 +31,7 @@ WRONG = {
     ),
     "no table": (
         ("evaluate", "{job}", "gone.csv"),
-        r"gone\.csv: there is no such file or folder.*check the path",
+        r"gone\.csv: this file or folder does not exist: check the path",
     ),
     "a job for data": (("plan", "{job}"), r"job: this is not a dataset, but another folder"),
     "a file for a job": (

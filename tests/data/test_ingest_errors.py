@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import dask.dataframe as dd
@@ -42,6 +43,16 @@ def raw(data, name="t.csv"):
     def write(folder):
         (folder / name).write_bytes(data)
         return folder / name
+
+    return write
+
+
+def archive(*names):
+    def write(folder):
+        with zipfile.ZipFile(folder / "t.zip", "w") as file:
+            for name in names:
+                file.writestr(name, GOOD)
+        return folder / "t.zip"
 
     return write
 
@@ -100,7 +111,7 @@ WRONG = [
     ("unknown to drop", csv(GOOD), {"target": "y", "exclude": ["c"]}, DataError, "no column 'c'"),
     ("other columns", files(one_csv=GOOD, two_csv="a,c,y\n1,2,3\n"), {"target": "y"}, DataError,
      r"two.csv and .*one.csv differ in \[b, c\]"),
-    ("duplicate name", csv("a,a,y\n1,2,3\n4,5,6\n"), {"target": "y"}, DataError, "several columns 'a'"),
+    ("duplicate target", csv("a,y,y\n1,2,3\n4,5,6\n"), TARGET, DataError, "y +2 columns .*name.*--exclude y.1"),
     ("unknown target", csv(GOOD), {"target": "yy"}, DataError, "no column 'yy'.*a, b, y"),
     ("no target", csv(GOOD), {}, UsageError, "no target is named.*a, b, y.*To predict rows without a target.*`--like`"),
     ("feature is target", csv(GOOD), {"target": "y", "features": ["a", "y"]}, UsageError, "'y' can be only one of"),
@@ -108,12 +119,17 @@ WRONG = [
     ("no rows", csv("a,b,y\n"), {"target": "y"}, DataError, "there are no rows"),
     ("one row", csv("a,b,y\n1,2,3\n"), {"target": "y"}, DataError, "only one row"),
     ("empty file", csv(""), {"target": "y"}, DataError, "cannot be read as CSV"),
-    ("ragged", csv("a,b,y\n1,2,3\n1,2\n"), {"target": "y"}, DataError, "row 2 .*Expected 3 columns, got 2"),
+    ("ragged", csv("a,b,y\n1,2,3\n1,2\n"), {"target": "y"}, DataError,
+     r"1 row without 3 fields: line 3 \(2  check the separator"),
+    ("no number of lines", csv(GOOD), {**TARGET, "skip_rows": "-1"}, UsageError, "skip_rows is '-1': pass the number"),
+    ("archive of two", archive("a.csv", "b.csv"), TARGET, DataError, r"holds 2 files \(a.csv, b.csv\): unpack it"),
+    ("not text", raw(b"a,y\n1,2\n\x00\x01,3\n"), TARGET, DataError, "this is not text"),
+    ("not a workbook", csv(GOOD, "t.xlsx"), TARGET, DataError, "t.xlsx: cannot be read as a spreadsheet"),
     ("classes of two", csv(GOOD), {"target": "b,y", "classes": True}, UsageError, "classification has one target, but"),
     ("no X", npz(Z=X, y=Y), {}, DataError, "no array X in the archive.*Z, y"),
     ("not an archive", csv("PK nothing", "a.npz"), {}, DataError, "a.npz: cannot be read"),
     ("not Parquet", csv("PAR1", "t.parquet"), {"target": "y"}, DataError, "t.parquet: cannot be read"),
-    ("unknown ending", csv(GOOD, "t.xlsx"), {"target": "y"}, MissingDataError, "no file here has a known extension"),
+    ("unknown ending", csv(GOOD, "t.docx"), {"target": "y"}, MissingDataError, "no file here has a known extension"),
     ("no gzip", raw(ROWS, "t.csv.gz"), TARGET, DataError, "incorrect header check"),
     ("gzip checksum", raw(ZIPPED[:-8] + bytes(4) + ZIPPED[-4:], "t.csv.gz"), TARGET, DataError, "incorrect data check"),
     ("a long cell", csv(f"a,y\n1,2\n{LONG},3\n"), NUMBERS, DataError, r"'x{20,60}….*\(200,000 characters\)"),
