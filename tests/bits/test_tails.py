@@ -17,7 +17,7 @@ from kernel_cases import CASES as KERNELS
 from kernel_cases import D
 from numpy.random import default_rng
 from numpy.testing import assert_allclose, assert_array_equal
-from waves import bent_plane
+from surfaces import bent_plane
 
 from partirvm.core.predictive import products, quadratic_forms
 from partirvm.data import ArraySource

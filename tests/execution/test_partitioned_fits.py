@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from by_default import some
 from journals import left
-from waves import bent_plane
+from surfaces import bent_plane
 
 from partirvm import jobs
 from partirvm.data import ingest

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from waves import saddle
+from surfaces import saddle
 
 from partirvm import ingest, jobs, load_model, open_job, save_model
 from partirvm.fit import Watcher

@@ -9,7 +9,7 @@ import pytest
 from by_default import some
 from journals import Recorder, left
 from same import assert_same, reread
-from waves import bent_plane
+from surfaces import bent_plane
 
 from partirvm.core import Termination
 from partirvm.data import ArraySource

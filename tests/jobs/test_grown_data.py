@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from journals import contents
 from numpy.testing import assert_allclose, assert_array_equal
+from surfaces import saddle
 from watchers import Stopper
-from waves import saddle
 
 from partirvm import ingest, jobs, open_job
 from partirvm.data import ZarrSource

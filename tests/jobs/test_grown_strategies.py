@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from by_default import some
 from numpy.testing import assert_allclose, assert_array_equal
+from surfaces import saddle
 from watchers import Broken, Stopper
-from waves import saddle
 
 from partirvm import ingest, jobs, open_job
 from partirvm.jobs import JobStore, Status

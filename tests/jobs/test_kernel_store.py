@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from waves import bent_plane
+from surfaces import bent_plane
 
 from partirvm import jobs
 from partirvm.data import ArraySource, ingest

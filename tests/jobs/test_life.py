@@ -38,7 +38,7 @@ from life import (
     start,
     unchanged,
 )
-from waves import saddle
+from surfaces import saddle
 
 from partirvm import ingest, jobs, load_model, open_job
 from partirvm.data import ZarrSource
