@@ -158,7 +158,7 @@ FAULTS = (
     ),
     Fault(
         "storage/folder.py",
-        "        file.flush()\n        os.fsync(file.fileno())",
+        "        file.flush()\n        _flush_handle(file.fileno())",
         "        file.flush()",
         "an object is on the disk before its name is",
     ),
