@@ -114,7 +114,23 @@ INGEST_OPTIONS = (
         "--dates",
         type=options.FORMATS,
         default=None,
-        help="Date formats, for example day=%d/%m/%Y.",
+        help="Date formats, such as day=%d/%m/%Y, or their order: day=dmy, day=mdy or day=ymd.",
+    ),
+    click.option(
+        "--numeric",
+        type=options.NAMES,
+        default=(),
+        help="Columns of numbers: other text in them counts as missing.",
+    ),
+    click.option(
+        "--decimal",
+        metavar="MARK",
+        help="Decimal mark where numbers leave a choice: . or ,",
+    ),
+    click.option(
+        "--thousands",
+        metavar="MARK",
+        help="Thousands separator where numbers leave a choice, such as , or .",
     ),
     click.option(
         "--weights", metavar="COLUMN", help="Column of precision weights, zero or positive."

@@ -37,7 +37,7 @@ class Dates:
         self._last = -np.inf
         self._step = np.inf
         self.order = form if form in ORDERS else ""
-        self.form = None if self.order else form
+        self.form = None if self.order else form or None
         self.zones = set[bool]()
         self.unit = f"days since {ORIGIN}"
 

@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from partirvm.data.shapes import ShapedTexts, count_digits
+from partirvm.data.shapes import ShapedTexts, count_digits, shaped
 from partirvm.types import Bool, Float, NumberGrammar
 
 SIGNS = "$€£¥₹₩₽₺₪₫₴₦₱฿¢"
@@ -79,6 +79,9 @@ Pair = tuple[str, str]
 
 PLAIN_SHAPE = re.compile(r"[+-]?9*[.]?9*(?:[eE][+-]?9+)?")
 """Shape of a number in plain notation."""
+
+PLAIN = NumberGrammar()
+"""Numbers as computers write them."""
 
 EXACT_DIGITS = 15
 """Maximum number of digits of an integer that float64 always represents exactly."""
@@ -296,6 +299,18 @@ def is_constant(shape: str) -> bool:
     return shape.strip().lower().lstrip("+-") in CONSTANTS
 
 
+def plain_text(text: str, grammar: NumberGrammar) -> str:
+    """Return a number in plain notation, without its unit.
+
+    >>> plain_text("1,234", NumberGrammar(",")), plain_text("1,234", NumberGrammar(".", ","))
+    ('1.234', '1234')
+    """
+    import pyarrow as pa
+
+    value = float(read_numbers(shaped(pa.array([text])), grammar)[0][0])
+    return f"{value:.15g}"
+
+
 def is_plain(shape: str) -> bool:
     """Return True for the shape of a number in plain notation."""
     return PLAIN_SHAPE.fullmatch(shape) is not None
@@ -395,6 +410,14 @@ class NumberEvidence:
         first = pc.index(chosen, True).as_py()
         if first >= 0 and shape not in self.shapes:
             self.shapes[shape] = ShapeFacts(1, row + first, texts[first].as_py())
+
+    def count_bounds(self) -> int:
+        """Return the number of texts that are bounds, such as >100."""
+        return sum(
+            facts.count
+            for shape, facts in self.shapes.items()
+            if (number := numeral(shape)) and number.bound
+        )
 
     def decision(
         self, decimal: str = "", thousands: str = "", *, points: bool = True

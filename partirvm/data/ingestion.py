@@ -23,6 +23,7 @@ from partirvm.data.roles import Roles, assign_roles
 from partirvm.data.source import check_row_count, tile_rows_for
 from partirvm.data.tables import Reader
 from partirvm.data.writer import ExternalSorter, Progress, Publication, publication, write_tiles
+from partirvm.data.written import Reading
 from partirvm.data.zarr_source import DataAttributes, ZarrSource
 from partirvm.errors import DataError, MemoryLimitError, UsageError
 from partirvm.options.constraints import Check, parse_bytes
@@ -48,6 +49,10 @@ LEAST_BATCH = 1 << 20
 LEAST_SORT = 4 << 20
 """Minimum size of the records that are sorted at once, in bytes."""
 
+CORRECTIONS = 2
+"""Maximum number of times that a source is read again because of how its texts are written: the
+second time with the evidence of all texts."""
+
 REREADS = 3
 """Maximum number of times that a source is read again with the proposed options."""
 
@@ -65,6 +70,9 @@ def ingest(
     classes: bool = False,
     missing: Sequence[str] = (),
     dates: Mapping[str, str] | None = None,
+    numeric: Sequence[str] = (),
+    decimal: str | None = None,
+    thousands: str | None = None,
     drop_missing_targets: bool = False,
     auto: bool = False,
     shuffle: int | None = 0,
@@ -113,13 +121,24 @@ def ingest(
         NaN; ``"inf"`` matches all infinite values.
     dates : dict, optional
         Text columns with dates in a format other than ISO, and that format, such as ``{"day":
-        "%d/%m/%Y"}``.
+        "%d/%m/%Y"}``; or the order of day, month and year in all formats of the column: ``"dmy"``,
+        ``"mdy"`` or ``"ymd"``. By default, the order is decided from all dates of the column.
+    numeric : sequence of str
+        Columns of numbers: other texts in them are missing values. Other columns are recognised as
+        numbers if at least 95 % of their distinct texts are. Numbers may have a currency or a unit,
+        thousands separators, a decimal comma, a percent sign, a suffix such as k or M, and
+        parentheses for negative numbers; how they are written is decided from all rows of the
+        column, and stored in DATA.
+    decimal, thousands : str, optional
+        Decimal mark and thousands separator of columns whose numbers can be read in two ways, such
+        as 1,234 in all rows. Without these options, such columns are an error.
     drop_missing_targets : bool
         Leave out rows whose target is missing; otherwise such rows are an error.
     auto : bool
-        Accept all proposals (gaps, dates, codes as categories, text as classes, and the removal of
-        columns without information and of rows without a target) and read the source again.
-        ``notes`` of the result lists what was accepted.
+        Accept all proposals (gaps, text as classes, and the removal of columns without information
+        and of rows without a target) and read the source again. ``notes`` of the result lists what
+        was accepted. What only you can decide, such as whether the day or the month comes first,
+        remains an error.
     shuffle : int or None
         Shuffle seed; None keeps the order of the source. Appended rows keep their order if the rows
         of DATA did.
@@ -173,6 +192,9 @@ def ingest(
         or classes
         or exclude
         or dates
+        or numeric
+        or decimal
+        or thousands
     )
     if append and (new_columns or tile_rows or overwrite):
         raise UsageError(
@@ -181,6 +203,9 @@ def ingest(
         )
     Check("whole", least=0, optional=True)("shuffle", shuffle)
     Check("whole", least=1, optional=True)("tile_rows", tile_rows)
+    for name, mark, marks in (("decimal", decimal, ".,"), ("thousands", thousands, ",. '_")):
+        if mark is not None and (len(mark) != 1 or mark not in marks):
+            raise UsageError(f"{name} is {mark!r}: it must be one of {listed(marks, show=repr)}")
     options = {
         "target": target,
         "features": features,
@@ -191,6 +216,9 @@ def ingest(
         "classes": classes,
         "missing": missing,
         "dates": dates,
+        "numeric": (numeric,) if isinstance(numeric, str) else tuple(map(str, numeric)),
+        "decimal": decimal,
+        "thousands": thousands,
         "drop_missing_targets": drop_missing_targets,
         "shuffle": shuffle,
         "like": like,
@@ -250,6 +278,7 @@ def _ingest(
         with reading.rows:
             findings = reading.encoder.findings()
             refuse(table.name, findings, _remedy(source, url, options, findings))
+            reading.encoder.require_features()
             attributes = task.write(reading)
         if not options["again"]:
             _require_new_rows(attributes, url)
@@ -301,27 +330,44 @@ class _Ingest:
     report: Progress
 
     def read_until_settled(self, options: Mapping[str, Any], rereads: int) -> _Reading:
-        """Read the table, and reread it with the proposed options at most ``rereads`` times."""
+        """Read the table, and reread it with the proposed options at most ``rereads`` times, or if
+        all rows show that its texts are written in another way than the first rows."""
         accepted = list[Finding]()
+        readings = dict[str, Reading]()
+        n_corrections = 0
         while True:
-            reading = self._read(options, accepted)
-            proposals = [finding for finding in reading.encoder.findings() if finding.remedy]
-            if not proposals or not rereads:
+            reading = self._read(options, accepted, readings)
+            corrected = reading.encoder.readings() if n_corrections < CORRECTIONS else {}
+            findings = reading.encoder.findings()
+            proposals = [finding for finding in findings if finding.remedy and not finding.asks]
+            if not corrected and (not proposals or not rereads):
                 return reading
             reading.rows.remove()
             del reading  # free the memory of its labels
+            if corrected:
+                readings = corrected
+                n_corrections += 1
+                continue
             rereads -= 1
             options = remedied(options, proposals)
             accepted = accepted + proposals
 
-    def _read(self, options: Mapping[str, Any], accepted: list[Finding]) -> _Reading:
-        """Read the table and write its records to temporary files."""
+    def _read(
+        self, options: Mapping[str, Any], accepted: list[Finding], readings: Mapping[str, Reading]
+    ) -> _Reading:
+        """Read the table and write its records to temporary files.
+
+        Args:
+            options: options of ``ingest`` by name
+            accepted: proposals that were accepted before
+            readings: how text columns are read, as far as all their rows have been read before
+        """
         table = self.table
         before = self.place.before
         roles = assign_roles(table, self.known, options)
         if before is not None:
             _require_same_roles(before, roles, self.url)
-        encoder = Encoder(roles, table, self.known, stored=True)
+        encoder = Encoder(roles, table, self.known, readings, stored=True)
         width = 2 + len(roles.wanted)
         held = table.held(roles.wanted)
         batch_bytes = self.budget.batch_bytes(table, width, self._expected_tile_rows(roles), held)

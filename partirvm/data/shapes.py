@@ -75,7 +75,7 @@ def shaped(texts: Any) -> ShapedTexts:
         len(texts), offsets, pa.py_buffer(data.translate(DIGITS)), validity
     )
     encoded = shapes.dictionary_encode()
-    codes = np.from_dlpack(encoded.indices.fill_null(-1))
+    codes: Any = np.from_dlpack(encoded.indices.fill_null(-1))
     names = encoded.dictionary.to_pylist()
     return ShapedTexts(names, codes, _digits(data, codes, names), texts)
 
@@ -91,7 +91,7 @@ def _buffers(texts: Any) -> tuple[Any, Any, Any]:
     places = np.frombuffer(offsets, width, len(texts) + 1, start * np.dtype(width).itemsize)
     first = int(places[0])
     if start:
-        valid = np.from_dlpack(texts.is_valid().cast(pa.uint8()))
+        valid: Any = np.from_dlpack(texts.is_valid().cast(pa.uint8()))
         validity = pa.py_buffer(np.packbits(valid, bitorder="little"))
     if first or start:
         offsets = pa.py_buffer(np.ascontiguousarray(places - first))
@@ -122,4 +122,5 @@ def _digits(data: bytes, codes: Int, shapes: list[str]) -> Int:
         pa.py_buffer(data.translate(None, NOT_DIGITS)),
         pa.py_buffer(valid),
     )
-    return np.from_dlpack(numerals.cast(pa.int64()).fill_null(0))
+    digits: Int = np.asarray(np.from_dlpack(numerals.cast(pa.int64()).fill_null(0)), np.int64)
+    return digits

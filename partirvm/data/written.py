@@ -2,17 +2,19 @@
 rows is checked against all rows; if it was wrong, the table is read again.
 
 >>> import pyarrow as pa
->>> recognise(pa.array(["$1,250.50", "$80.00", "?"])).reading
-Reading(kind='numbers', grammar=NumberGrammar(decimal='.', thousands=',', unit='$', gaps=False), order='')
+>>> money = recognise(pa.array(["$1,250.50", "$80.00", "?"]))
+>>> str(money.reading.grammar), money.others
+("decimal mark '.', thousands separator ',', unit $", ('?',))
 >>> recognise(pa.array(["red", "green 7"])).reading.kind
 'labels'
 """
 
+import re
 from dataclasses import dataclass, replace
 from typing import Any
 
 from partirvm.data import problems
-from partirvm.data.date_grammar import DateEvidence, read_dates
+from partirvm.data.date_grammar import DateEvidence, layout, read_dates
 from partirvm.data.grammar import (
     PLAIN,
     NumberDecision,
@@ -110,6 +112,16 @@ def recognise(texts: Any, marks: Marks = Marks(), order: str = "") -> Recognitio
     return Recognition(reading, tuple(_chosen(texts, ~usable)))
 
 
+def is_written(text: str) -> bool:
+    """Return True for a text that is a number or a date in some grammar.
+
+    >>> is_written("1.234,50 €"), is_written("31/12/2020"), is_written("unknown")
+    (True, True, False)
+    """
+    shape = re.sub(r"[0-9]", "9", text)
+    return is_number(shape) or layout(shape) is not None
+
+
 def _plain_word(text: str) -> str:
     """Return a text in lower case without spaces around it."""
     return text.strip().lower()
@@ -155,7 +167,7 @@ class WrittenColumn:
         dates: evidence on dates
     """
 
-    def __init__(self, reading: Reading, *, complete: bool) -> None:
+    def __init__(self, reading: Reading, *, complete: bool = False) -> None:
         """Prepare to read a column.
 
         Args:
