@@ -18,11 +18,13 @@ no choice.
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
-from partirvm.data.shapes import MOST_DIGITS, ShapedTexts, count_digits
+from partirvm.data.shapes import MOST_DIGITS, ShapedTexts, count_digits, shaped
 from partirvm.types import Bool, Int
 
 ORDERS = ("dmy", "mdy", "ymd")
@@ -175,6 +177,19 @@ def read_dates(texts: ShapedTexts, order: str = "") -> tuple[Int, Bool]:
     return ticks, readable
 
 
+def day_of(text: str, order: str) -> str:
+    """Return the day of a date as words, if this is the order of day, month and year.
+
+    >>> day_of("03/04/2023", "dmy"), day_of("03/04/2023", "mdy")
+    ('3 April 2023', '4 March 2023')
+    """
+    import pyarrow as pa
+
+    ticks, _ = read_dates(shaped(pa.array([text])), order)
+    moment = datetime.fromtimestamp(int(ticks[0]) / SECOND, UTC)
+    return f"{moment.day} {moment:%B %Y}"
+
+
 def _ticks(place: Layout, values: Mapping[str, Int], order: str) -> tuple[Int, Bool]:
     """Return the microseconds of dates (n,), and True for those that exist.
 
@@ -246,15 +261,33 @@ class DateFacts:
 
     Attributes:
         count: number of texts
-        row: row of the first text, from 0
-        text: the first text
+        row: row of the example, from 0
+        text: an example: the first text, or the first that depends on the order
         unusable: number of texts that are no dates, by order; by "" if there is no choice
+        differs: True if the example depends on the order
     """
 
     count: int
     row: int
     text: str
     unusable: dict[str, int] = field(default_factory=dict)
+    differs: bool = False
+
+    def show_difference(self, texts: Any, rows: Int, values: Mapping[str, Int], row: int) -> None:
+        """Make a text that depends on the order the example.
+
+        Args:
+            texts: Arrow array of texts
+            rows: rows of texts of this shape
+            values: fields of their dates by name
+            row: first row of the texts in the table
+        """
+        different = np.flatnonzero(values["first"] != values["second"])
+        if not self.differs and len(different):
+            place = int(rows[different[0]])
+            self.row = row + place
+            self.text = texts[place].as_py()
+            self.differs = True
 
 
 @dataclass(frozen=True)
@@ -304,6 +337,8 @@ class DateEvidence:
             if place is None or (is_known and len(place.orders) < 2):
                 continue  # only the choice of an order depends on all dates
             values = place.values(texts.digits[rows])
+            if len(place.orders) > 1:
+                facts.show_difference(texts.texts, rows, values, row)
             for order in place.orders or ("",):
                 usable = _ticks(place, values, order)[1]
                 n_unusable = int((~usable).sum())
@@ -329,7 +364,7 @@ class DateEvidence:
         )
         if not open_shapes or len(orders) == 1:
             return decision
-        facts = self.shapes[open_shapes[0]]
+        facts = max((self.shapes[shape] for shape in open_shapes), key=lambda facts: facts.differs)
         return replace(decision, alternative=orders[1], text=facts.text, row=facts.row)
 
     def _best_orders(self, shapes: Sequence[str]) -> list[str]:

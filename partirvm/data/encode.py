@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from partirvm.data import problems
-from partirvm.data.date_grammar import ORDER_NAMES
+from partirvm.data.date_grammar import ORDER_NAMES, day_of
 from partirvm.data.dates import Dates
 from partirvm.data.grammar import PLAIN, plain_text
 from partirvm.data.labels import Levels
@@ -434,15 +434,16 @@ class Encoder:
         if column.dates is None and not grammar.is_plain:
             expected = f"numbers with {grammar}"
         remedy = self._remedy_of_text(column, text)
-        reason, advice = "", "correct these rows"
+        content = str(text)
+        advice = "correct these rows"
         if _like_others(text):
             advice = "write all rows alike"
         elif column.name in self.roles.targets and not remedy:
-            reason = "; too many different ones for classes"
+            content = f"{text.described(5)}; too many different ones for classes"
             advice = "choose another target, or correct these rows"
         return Finding(
             column.name,
-            f"text, not {expected}: {text}{reason}",
+            f"text, not {expected}: {content}",
             remedy,
             advice,
             asks=_like_others(text),
@@ -528,11 +529,11 @@ class Encoder:
         if not decision.alternative:
             return None
         orders = (decision.order, decision.alternative)
-        either = " or ".join(ORDER_NAMES[order] for order in orders)
+        days = [day_of(decision.text, order) for order in orders]
         return Finding(
             column.name,
-            f"{quoted(decision.text)} (row {decision.row + 1:,}) has the {either}, and no row "
-            "decides it",
+            f"{quoted(decision.text)} (row {decision.row + 1:,}) may be {days[0]} or {days[1]}, "
+            "and no row decides it",
             {"dates": {column.name: orders[0]}},
             alternative={"dates": {column.name: orders[1]}},
             asks=True,
@@ -701,7 +702,7 @@ class Encoder:
                 remarks[name] += self._remarks_on_values(name, columns)
             if share and name in columns.given:
                 remarks[name].append(f"{share:.1%} of the rows have no value")
-        if self.dropped and not remarks[columns.target]:
+        if self.dropped:
             remarks[columns.target].append(f"{counted(self.dropped, 'row')} without it left out")
         if table.note:
             remarks[table.name].append(table.note)

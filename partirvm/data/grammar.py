@@ -398,8 +398,7 @@ class NumberEvidence:
         """
         import pyarrow.compute as pc
 
-        fractions = (values % 1) != 0
-        fractions &= np.isfinite(values)
+        fractions = (values != np.trunc(values)) & np.isfinite(values)
         if "9.9" in self.shapes or not fractions.any():
             return
         points = pc.match_substring(texts, ".")

@@ -277,7 +277,8 @@ def _ingest(
         reading = task.read_until_settled(options, rereads)
         with reading.rows:
             findings = reading.encoder.findings()
-            refuse(table.name, findings, _remedy(source, url, options, findings))
+            command = _remedy(source, url, {**options, "auto": rereads > 0}, findings)
+            refuse(table.name, findings, command)
             reading.encoder.require_features()
             attributes = task.write(reading)
         if not options["again"]:

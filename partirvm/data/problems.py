@@ -87,7 +87,11 @@ class OddCells:
         self.texts = list(dict.fromkeys(chain(self.texts, texts)))[:MOST_TEXTS]
 
     def __str__(self) -> str:
-        texts = f"{listed(self.texts, 3, quoted)} in " if self.texts else ""
+        return self.described(3)
+
+    def described(self, most: int) -> str:
+        """Return at most ``most`` of the strings, the number of rows and the first row."""
+        texts = f"{listed(self.texts, most, quoted)} in " if self.texts else ""
         return f"{texts}{counted(self.count, 'row')}, the first is row {self.first + 1:,}"
 
 
