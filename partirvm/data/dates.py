@@ -54,7 +54,7 @@ class Dates:
         if values.null_count == len(values):  # a CSV column without values counts as numeric
             values = pa.nulls(len(values))
         elif is_text(values.type):
-            values = self._parsed(values)
+            values = self.parsed(values)
         elif kind.is_integer(values.type) or kind.is_floating(values.type):
             raise pa.ArrowNotImplementedError(f"{values.type} is not a date type")
         if kind.is_time(values.type) or kind.is_duration(values.type):
@@ -99,14 +99,18 @@ class Dates:
             self._step = min(self._step, np.diff(distinct).min(initial=np.inf))
         return days
 
-    def _parsed(self, texts: Any) -> Any:
-        """Parse strings into an Arrow array of times of day, or of dates in UTC."""
+    def parsed(self, texts: Any) -> Any:
+        """Parse strings into an Arrow array of times of day, or of dates in UTC.
+
+        Raises ``ArrowInvalid`` for other strings.
+        """
         import pyarrow as pa
         import pyarrow.compute as pc
 
         if self.form is not None:
             return pc.strptime(texts, format=self.form, unit="us")
-        if re.fullmatch(TIME, texts.drop_null()[0].as_py()):
+        filled = texts.drop_null()
+        if len(filled) and re.fullmatch(TIME, filled[0].as_py()):
             return (
                 pc.binary_join_element_wise("1970-01-01", texts, " ")
                 .cast(pa.timestamp("us"))

@@ -295,11 +295,10 @@ class Encoder:
 
     def _from_texts(self, column: _Column, texts: Any) -> Float:
         """Return the numbers or days in an Arrow array of strings (n,)."""
-        import pyarrow as pa
-
         if column.dates is not None:
-            with suppress(pa.ArrowInvalid):
-                return column.dates.days(texts)
+            plain = column.written.plain_days(texts, column.dates)
+            if plain is not None:
+                return plain
             shapes = shaped(texts)
             column.written.dates.add(shapes, self._row)
             values, usable = column.dates.days_in(shapes)

@@ -15,6 +15,7 @@ from typing import Any
 
 from partirvm.data import problems
 from partirvm.data.date_grammar import DateEvidence, layout, read_dates
+from partirvm.data.dates import Dates
 from partirvm.data.grammar import (
     PLAIN,
     NumberDecision,
@@ -29,6 +30,9 @@ from partirvm.types import Bool, Float, NumberGrammar
 
 LEAST_SHARE = 0.95
 """Least fraction of a column's distinct texts in one grammar for a column of numbers or dates."""
+
+PROBE = 64
+"""Number of rows of a batch that are converted first, to see whether they are plain."""
 
 MOST_UNITS = 5
 """Maximum number of units in a column of numbers of several units; with more, the units are words
@@ -165,6 +169,7 @@ class WrittenColumn:
         reading: how the texts are read
         numbers: evidence on numbers
         dates: evidence on dates
+        may_be_plain: False once a text is not in plain notation; Arrow takes long to refuse a batch
     """
 
     def __init__(self, reading: Reading, *, complete: bool = False) -> None:
@@ -177,7 +182,7 @@ class WrittenColumn:
         self.reading = reading
         self.numbers = NumberEvidence()
         self.dates = DateEvidence()
-        self._complete = complete
+        self.may_be_plain = reading.grammar.is_plain and not complete
         self._has_plain = False
 
     def plain_numbers(self, texts: Any, row: int) -> Float | None:
@@ -189,15 +194,36 @@ class WrittenColumn:
         """
         import pyarrow as pa
 
-        if not self.reading.grammar.is_plain or self._complete:
+        if not self.may_be_plain:
             return None
         try:
+            texts[:PROBE].cast(pa.float64())
             values = numbers(texts.cast(pa.float64()))
         except pa.ArrowInvalid:
+            self.may_be_plain = False
             return None
         self._has_plain = True
         self.numbers.add_plain(texts, values, row)
         return values
+
+    def plain_days(self, texts: Any, dates: Dates) -> Float | None:
+        """Return ISO dates as days (n,), or None if the texts must be read by their shapes.
+
+        Args:
+            texts: Arrow array of texts (n,)
+            dates: the column of dates
+        """
+        import pyarrow as pa
+
+        if not self.may_be_plain:
+            return None
+        try:
+            if texts.null_count < len(texts):
+                dates.parsed(texts[:PROBE].drop_null())
+            return dates.days(texts)
+        except pa.ArrowInvalid:
+            self.may_be_plain = False
+            return None
 
     def written_numbers(self, texts: ShapedTexts, row: int) -> tuple[Float, Bool]:
         """Return the numbers in texts (n,), and True for texts that are numbers or missing."""

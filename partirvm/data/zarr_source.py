@@ -58,7 +58,7 @@ from partirvm.storage.records import (
 from partirvm.types import Columns, Int
 
 KIND = "partirvm-data"
-FORMAT = 11
+FORMAT = 12
 VERSIONS = "versions"
 GROUP = re.compile("rows-[0-9a-f]{32}")
 

@@ -363,12 +363,12 @@ def test_labels_of_a_target_are_never_gaps(tmp_path):
 
 
 def test_unique_text_is_no_target(tmp_path):
-    path = csv(tmp_path / "t.csv", {"a": AMOUNTS[:50], "y": [f"car {k}" for k in range(50)]})
+    path = csv(tmp_path / "t.csv", {"a": AMOUNTS[:50], "y": [f"car{k}" for k in range(50)]})
     for auto in (False, True):
         with pytest.raises(DataError) as caught:
             ingest(path, tmp_path / "d.zarr", target="y", auto=auto)
         text = " ".join(str(caught.value).split())
-        assert all(f"'car {k}'," in text for k in range(5))
+        assert all(f"'car{k}'" in str(caught.value) for k in range(5))
         assert "too many different ones for classes" in text
         assert "--classes" not in text
 
