@@ -121,6 +121,11 @@ class Encoder:
             if stored and name in roles.targets and column.levels is None:
                 column.values = Values()
 
+    @property
+    def name(self) -> str:
+        """The name of the table in messages."""
+        return self._table.name
+
     def _plain(self, name: str) -> NumberGrammar:
         """Return the grammar of a column's numbers before any text is read."""
         return NumberGrammar(gaps=name in self.roles.numeric)

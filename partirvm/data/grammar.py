@@ -439,18 +439,13 @@ class NumberEvidence:
         cores = {
             shape: number.core for shape, number in numbers.items() if has_unit(number.unit, unit)
         }
-        scores = {pair: self._score(pair, cores) for pair in PAIRS}
-        best = max(scores.values())
-        pairs = [pair for pair in PAIRS if scores[pair] == best]
-        if points and all(map(is_plain, cores)):
-            pairs = [pair for pair in pairs if pair[0] == "."] or pairs
-        pairs = [pair for pair in pairs if self._is_plausible(pair, cores, unit)] or pairs
+        pairs = self._best_pairs(cores, unit, points=points)
         pairs = [pair for pair in pairs if _agrees(pair, decimal, thousands)] or pairs
         n_constants = sum(facts.count for shape, facts in self.shapes.items() if is_constant(shape))
         other_pair, facts = self._alternative(pairs, cores)
         return NumberDecision(
             replace(grammar, decimal=pairs[0][0], thousands=pairs[0][1]),
-            n_read=best + n_constants,
+            n_read=self._score(pairs[0], cores) + n_constants,
             n_numbers=n_numbers + n_constants,
             n_texts=sum(facts.count for facts in self.shapes.values()),
             alternative=other_pair
@@ -458,6 +453,21 @@ class NumberEvidence:
             facts=facts,
             units=tuple(sorted(units)),
         )
+
+    def _best_pairs(self, cores: Mapping[str, str], unit: str, *, points: bool) -> list[Pair]:
+        """Return the pairs of marks that read the most texts and that the digits do not contradict.
+
+        Args:
+            cores: digits with separators of each shape
+            unit: unit of the column
+            points: True if plain numbers have decimal points
+        """
+        scores = {pair: self._score(pair, cores) for pair in PAIRS}
+        best = max(scores.values())
+        pairs = [pair for pair in PAIRS if scores[pair] == best]
+        if points and all(map(is_plain, cores)):
+            pairs = [pair for pair in pairs if pair[0] == "."] or pairs
+        return [pair for pair in pairs if self._is_plausible(pair, cores, unit)] or pairs
 
     def _score(self, pair: Pair, cores: Mapping[str, str]) -> int:
         """Return how many texts a pair of marks reads."""

@@ -49,6 +49,12 @@ LEAST_BATCH = 1 << 20
 LEAST_SORT = 4 << 20
 """Minimum size of the records that are sorted at once, in bytes."""
 
+COLUMN_OPTIONS = ("classes", "exclude", "dates", "numeric", "decimal", "thousands")
+"""Options that say how columns are read; appended rows are read like the rows before."""
+
+MARKS = {"decimal": ".,", "thousands": ",. '_"}
+"""Possible values of the options for the notation of numbers."""
+
 CORRECTIONS = 2
 """Maximum number of times that a source is read again because of how its texts are written: the
 second time with the evidence of all texts."""
@@ -185,27 +191,8 @@ def ingest(
     """
     exclude = tuple(exclude)
     categorical = (categorical,) if isinstance(categorical, str) else tuple(map(str, categorical))
-    new_columns = (
-        features is not None
-        or like is not None
-        or categorical != ("auto",)
-        or classes
-        or exclude
-        or dates
-        or numeric
-        or decimal
-        or thousands
-    )
-    if append and (new_columns or tile_rows or overwrite):
-        raise UsageError(
-            "append takes features, categories, classes and tile_rows from the dataset: leave "
-            "them out"
-        )
     Check("whole", least=0, optional=True)("shuffle", shuffle)
     Check("whole", least=1, optional=True)("tile_rows", tile_rows)
-    for name, mark, marks in (("decimal", decimal, ".,"), ("thousands", thousands, ",. '_")):
-        if mark is not None and (len(mark) != 1 or mark not in marks):
-            raise UsageError(f"{name} is {mark!r}: it must be one of {listed(marks, show=repr)}")
     options = {
         "target": target,
         "features": features,
@@ -228,7 +215,28 @@ def ingest(
         "append": append,
         "again": again,
     }
+    _check_options(options)
     return _ingest(source, data, options, REREADS if auto else 0, progress)
+
+
+def _check_options(options: Mapping[str, Any]) -> None:
+    """Raise ``UsageError`` for options of columns beside ``append``, and for unknown marks of
+    numbers."""
+    defines_columns = (
+        options["features"] is not None
+        or options["like"] is not None
+        or options["categorical"] != ("auto",)
+        or any(map(options.__getitem__, COLUMN_OPTIONS))
+    )
+    if options["append"] and (defines_columns or options["tile_rows"] or options["overwrite"]):
+        raise UsageError(
+            "append takes features, categories, classes and tile_rows from the dataset: leave "
+            "them out"
+        )
+    for name, marks in MARKS.items():
+        mark = options[name]
+        if mark is not None and (len(mark) != 1 or mark not in marks):
+            raise UsageError(f"{name} is {mark!r}: it must be one of {listed(marks, show=repr)}")
 
 
 def _ingest(
@@ -276,10 +284,7 @@ def _ingest(
         )
         reading = task.read_until_settled(options, rereads)
         with reading.rows:
-            findings = reading.encoder.findings()
-            command = _remedy(source, url, {**options, "auto": rereads > 0}, findings)
-            refuse(table.name, findings, command)
-            reading.encoder.require_features()
+            _refuse_unusable(reading.encoder, source, url, {**options, "auto": rereads > 0})
             attributes = task.write(reading)
         if not options["again"]:
             _require_new_rows(attributes, url)
@@ -410,6 +415,20 @@ class _Ingest:
     def _expected_tile_rows(self, roles: Roles) -> int:
         """Return the rows per tile for which memory is reserved before the rows are counted."""
         return self.tile_rows or tile_rows_for(self.table.n_rows or 1 << 40, roles.tile_width)
+
+
+def _refuse_unusable(encoder: Encoder, source: Any, url: str, options: Mapping[str, Any]) -> None:
+    """Raise ``DataError`` if columns cannot be used, or if no feature is left.
+
+    Args:
+        encoder: encoder that has read all rows
+        source: source of the rows
+        url: address of the DATA
+        options: options with which ``ingest`` was called, by name
+    """
+    findings = encoder.findings()
+    refuse(encoder.name, findings, _remedy(source, url, options, findings))
+    encoder.require_features()
 
 
 def _remedy(source: Any, url: str, options: Mapping[str, Any], findings: Sequence[Finding]) -> str:
