@@ -191,10 +191,13 @@ def ingest(
     a header; comma, semicolon (with decimal commas), tab and vertical-bar separators are
     recognised.
 
+    Numbers may be written as people write them, such as 1.974,66 or $12k: how is decided from all
+    rows of a column. A column that can be read in two ways is an error that shows both.
+
     Values that cannot be used are refused: the error lists all of them and ends with a command that
-    resolves them. --auto resolves them at once, and also accepts all proposals: uninformative
-    columns are left out, columns with few distinct whole numbers become categories, and so on.
-    Several targets share one set of relevance vectors.
+    resolves them. --auto resolves at once what needs no decision, and also accepts all proposals:
+    uninformative columns are left out, and so on. Several targets share one set of relevance
+    vectors.
 
     With --append, the new rows are written after the existing rows of the dataset; `update` then
     continues a job that was fitted to it. Rows for prediction need no target: pass --like with the

@@ -204,7 +204,7 @@ def refuse(where: str, findings: Sequence[Finding], command: str = "") -> None:
     for finding in sorted(findings, key=lambda finding: not finding.fatal)[:50]:
         remedy = finding.options or finding.advice
         if not finding.fatal:
-            remedy = f"perhaps {remedy}"
+            remedy = f"optional: {remedy}" if finding.asks else f"perhaps {remedy}"
         table.add_row(*map(Text, (named(finding.column), finding.found, remedy)))
     console = Console(file=io.StringIO(), width=WIDTH, color_system=None, force_jupyter=False)
     console.print(table)
