@@ -80,6 +80,43 @@ def cyclic(column: str, cycles: Iterable[str]) -> list[str]:
 
 
 @dataclass(frozen=True)
+class NumberGrammar(DeclaredState):
+    """How the strings of a column write numbers; the default is the notation of computers.
+
+    Attributes:
+        decimal: decimal mark
+        thousands: thousands separator; "" for none
+        unit: unit or currency, in lower case and in the singular; "" for none
+        gaps: True if strings that are not numbers are missing values
+    """
+
+    decimal: str = "."
+    thousands: str = ""
+    unit: str = ""
+    gaps: bool = False
+
+    @property
+    def is_plain(self) -> bool:
+        """True if all numbers are written as computers write them."""
+        return (self.decimal, self.thousands, self.unit) == (".", "", "")
+
+    @property
+    def flags(self) -> dict[str, str]:
+        """The ``ingest`` options that choose these marks.
+
+        >>> NumberGrammar(".", ",").flags, NumberGrammar(",").flags
+        ({'thousands': ','}, {'decimal': ','})
+        """
+        return {"thousands": self.thousands} if self.thousands else {"decimal": self.decimal}
+
+    def __str__(self) -> str:
+        marks = f"decimal mark {self.decimal!r}"
+        if self.thousands:
+            marks += f", thousands separator {self.thousands!r}"
+        return f"{marks}, unit {self.unit}" if self.unit else marks
+
+
+@dataclass(frozen=True)
 class Columns(DeclaredState):
     """Names and meanings of the columns.
 
@@ -87,8 +124,10 @@ class Columns(DeclaredState):
     target's codes, or is None for a numeric target. ``targets`` contains the names of several
     targets and is empty for one; ``target`` names all of them together. ``dates`` maps a date
     column, a feature in days, to its cycles, whose sines and cosines are the features that follow
-    it. ``formats`` are the formats of non-ISO date strings. The strings in ``missing`` denote
-    missing values. ``reading`` contains the options with which the user read the files, by name.
+    it. ``formats`` are the formats of non-ISO date strings: a strptime format, or the order of day,
+    month and year ("dmy", "mdy" or "ymd"). ``numbers`` says how the strings of numeric columns are
+    written, unless in plain notation. The strings in ``missing`` denote missing values. ``reading``
+    contains the options with which the user read the files, by name.
     """
 
     features: tuple[str, ...]
@@ -100,6 +139,7 @@ class Columns(DeclaredState):
     formats: dict[str, str] = field(default_factory=dict)
     missing: tuple[str, ...] = ()
     reading: dict[str, Any] = field(default_factory=dict)
+    numbers: dict[str, NumberGrammar] = field(default_factory=dict)
 
     @property
     def given(self) -> tuple[str, ...]:

@@ -114,7 +114,23 @@ INGEST_OPTIONS = (
         "--dates",
         type=options.FORMATS,
         default=None,
-        help="Date formats, for example day=%d/%m/%Y.",
+        help="Date formats, such as day=%d/%m/%Y, or their order: day=dmy, day=mdy or day=ymd.",
+    ),
+    click.option(
+        "--numeric",
+        type=options.NAMES,
+        default=(),
+        help="Columns of numbers: other text in them counts as missing.",
+    ),
+    click.option(
+        "--decimal",
+        metavar="MARK",
+        help="Decimal mark where numbers leave a choice: . or ,",
+    ),
+    click.option(
+        "--thousands",
+        metavar="MARK",
+        help="Thousands separator where numbers leave a choice, such as , or .",
     ),
     click.option(
         "--weights", metavar="COLUMN", help="Column of precision weights, zero or positive."
@@ -188,10 +204,13 @@ def ingest(
     features may have missing values; the output names each column that was changed. The
     separator, the header and the lines before it are recognised.
 
+    Numbers may be written as people write them, such as 1.974,66 or $12k: how is decided from all
+    rows of a column. A column that can be read in two ways is an error that shows both.
+
     Values that cannot be used are refused: the error lists all of them and ends with a command that
-    resolves them. --auto resolves them at once, and also accepts all proposals: uninformative
-    columns are left out, columns with few distinct whole numbers become categories, and so on.
-    Several targets share one set of relevance vectors.
+    resolves them. --auto resolves at once what needs no decision, and also accepts all proposals:
+    uninformative columns are left out, and so on. Several targets share one set of relevance
+    vectors.
 
     With --append, the new rows are written after the existing rows of the dataset; `update` then
     continues a job that was fitted to it. Rows for prediction need no target: pass --like with the

@@ -33,6 +33,7 @@ from partirvm.data.source import (
     numeric_array,
 )
 from partirvm.data.tables import Batch, Reader, file_table, rows_per_batch
+from partirvm.data.written import Reading
 from partirvm.data.zarr_source import ZarrSource
 from partirvm.errors import DataError, MemoryLimitError, UsageError
 from partirvm.quoting import listed, quoted
@@ -287,8 +288,13 @@ def frame_rows(X: Any, columns: Columns | None = None) -> tuple[Float, Columns]:
             formats=columns.formats,
         )
     check_roles(roles, table)
-    encoder = Encoder(roles, table, columns)
-    records = [block.copy() for block in encoder.records(None, table.most_batch)]
+    readings = dict[str, Reading]()
+    for _ in range(3):
+        encoder = Encoder(roles, table, columns, readings)
+        records = [block.copy() for block in encoder.records(None, table.most_batch)]
+        readings = encoder.readings()
+        if not readings:
+            break
     fatal = [finding for finding in encoder.findings() if finding.fatal]
     refuse(table.name, [replace(finding, remedy={}) for finding in fatal])
     rows = encoder.finished(np.concatenate([np.empty((0, 2 + len(names))), *records]), 0)[:, 2:]

@@ -1,7 +1,7 @@
 """The conversion of the columns of an ingested table to float64 rows."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -10,17 +10,25 @@ from typing import Any
 import numpy as np
 
 from partirvm.data import problems
+from partirvm.data.date_grammar import ORDER_NAMES, day_of
 from partirvm.data.dates import Dates
+from partirvm.data.grammar import PLAIN, plain_text
 from partirvm.data.labels import Levels
 from partirvm.data.problems import Finding, OddCells, Values
 from partirvm.data.roles import Roles
+from partirvm.data.shapes import shaped
 from partirvm.data.tables import Batch, Reader, is_text, numbers
+from partirvm.data.written import Marks, Reading, WrittenColumn, is_written, recognise
+from partirvm.errors import DataError
 from partirvm.quoting import counted, listed, quoted
-from partirvm.types import Bool, Columns, Float, cyclic
+from partirvm.types import Bool, Columns, Float, NumberGrammar, cyclic
 
 MOST_LEVELS = 10_000
 """Maximum number of levels of a text column that is not named as categorical; in short tables, half
-the number of rows (at least 20)."""
+the number of rows (at least ``FEW_ROWS`` / 2)."""
+
+FEW_ROWS = 40
+"""Number of rows of a table so short that half of them are too few for a limit of levels."""
 
 FIRST_ROWS = 10_000
 """Maximum number of rows from which the kind of a text column is recognised."""
@@ -38,20 +46,23 @@ class _Column:
         named: True if the options or the data ``like`` say that it contains labels
         levels: labels and their codes, for a column of labels
         dates: range of the dates, for a column of dates
-        values: distinct values, for a numeric feature that may be constant or contain codes
+        written: how the texts of a column of numbers or dates are read
+        values: distinct values, for a numeric column that may be constant or contain codes
+        n_numbers: number of numeric values
         note: remark on how the column was read, if one is needed
-        proposal: an uncertain guess of the date format
-        odd: unusable cells by kind: "text" or "type" that is not a number, "infinite" values,
-            targets and weights "without" a value, and "weights" that are negative or infinite
+        odd: unusable cells by kind: "text" or "type" that is not a number, text that counts as
+            "gaps", "infinite" values, targets and weights "without" a value, and "weights" that are
+            negative or infinite
     """
 
     name: str
     named: bool = False
     levels: Levels | None = None
     dates: Dates | None = None
+    written: WrittenColumn = field(default_factory=lambda: WrittenColumn(Reading()))
     values: Values | None = None
+    n_numbers: int = 0
     note: str = ""
-    proposal: Finding | None = None
     odd: dict[str, OddCells] = field(default_factory=lambda: defaultdict(OddCells))
 
 
@@ -66,14 +77,22 @@ class Encoder:
     """
 
     def __init__(
-        self, roles: Roles, table: Reader, like: Columns | None, *, stored: bool = False
+        self,
+        roles: Roles,
+        table: Reader,
+        like: Columns | None,
+        readings: Mapping[str, Reading] | None = None,
+        *,
+        stored: bool = False,
     ) -> None:
         """Prepare to read a table.
 
         Args:
             roles: roles of the columns
             table: table to read
-            like: columns of other data, whose labels and date cycles apply, or None
+            like: columns of other data, whose labels, date cycles and grammars apply, or None
+            readings: how the text columns are read, by name, if all rows were read before; by
+                default recognised from the first rows
             stored: True to leave out text columns with too many labels
         """
         self.roles = roles
@@ -82,6 +101,7 @@ class Encoder:
         self._table = table
         self._like = like
         self._stored = stored
+        self._readings = dict(readings or {})
         self._row = 0  # first row of the batch in the table
         # True for columns in which some row has a value
         self._filled = np.zeros(len(roles.wanted), bool)
@@ -94,8 +114,27 @@ class Encoder:
             self._columns[name].levels = self._levels_of(name)
         for name in roles.formats if like is None else like.dates:
             if name in self._columns:
-                cycles = None if like is None else like.dates[name]
-                self._columns[name].dates = Dates(cycles, roles.formats.get(name))
+                self._read_as_dates(self._columns[name])
+        grammars = {} if like is None else like.numbers
+        for name, column in self._columns.items():
+            column.written = WrittenColumn(Reading(grammar=grammars.get(name, self._plain(name))))
+            if stored and name in roles.targets and column.levels is None:
+                column.values = Values()
+
+    @property
+    def name(self) -> str:
+        """The name of the table in messages."""
+        return self._table.name
+
+    def _plain(self, name: str) -> NumberGrammar:
+        """Return the grammar of a column's numbers before any text is read."""
+        return NumberGrammar(gaps=name in self.roles.numeric)
+
+    def _read_as_dates(self, column: _Column, order: str = "") -> None:
+        """Prepare to read a column as dates, in this order of day, month and year unless an option
+        sets the format."""
+        cycles = None if self._like is None else self._like.dates[column.name]
+        column.dates = Dates(cycles, self.roles.formats.get(column.name, order))
 
     def _levels_of(self, name: str) -> Levels:
         is_target = name in self.roles.targets
@@ -139,6 +178,7 @@ class Encoder:
         values = self._without_gaps(values)
         if column.levels is None:
             into[:] = self._numbers(column, values)
+            column.n_numbers += len(into) - int(np.isnan(into).sum())
         else:
             into[:] = column.levels.codes(values)
         if column.values is not None:
@@ -150,63 +190,82 @@ class Encoder:
         if self._table.untyped:
             # not the first batch, whose size depends on the available memory
             batch = next(self._table.batches(self.roles.wanted, FIRST_BYTES))
-        for name in self.roles.features:
+        for name in self.roles.wanted:
             column = self._columns[name]
             if column.levels is not None or column.dates is not None:
                 continue
-            kind = self._kind_of(column, self._without_gaps(batch[name][:FIRST_ROWS]))
-            if kind == "dates":
-                column.dates = column.dates or Dates()
-            elif kind == "booleans":
+            values = self._without_gaps(batch[name][:FIRST_ROWS])
+            reading = self._reading_of(column, values)
+            column.written = WrittenColumn(reading, complete=name in self._readings)
+            if name not in self.roles.features:
+                continue
+            if reading.kind == "dates":
+                self._read_as_dates(column, reading.order)
+            elif reading.kind == "booleans":
                 column.note = "true and false, as 1 and 0"
-            elif kind == "text" and self.roles.auto:
+            elif reading.kind == "labels" and self.roles.auto:
                 column.levels = self._levels_of(name)
             elif self._stored:
                 column.values = Values()
 
-    def _kind_of(self, column: _Column, values: Any) -> str:
-        """Return the kind of a column's first values: "numbers", "booleans", "dates" or "text"."""
+    def _reading_of(self, column: _Column, values: Any) -> Reading:
+        """Return how a column is read, from an earlier reading of all rows or from its first
+        values."""
         import pyarrow as pa
 
-        if is_text(values.type):
-            return self._kind_of_text(column, values)
         if pa.types.is_temporal(values.type):
-            return "dates"
-        return "booleans" if pa.types.is_boolean(values.type) else "numbers"
+            return Reading("dates")
+        if not is_text(values.type):
+            return Reading("booleans" if pa.types.is_boolean(values.type) else "numbers")
+        if column.name in self._readings:
+            return self._readings[column.name]
+        recognition = recognise(values.drop_null().unique(), self._marks)
+        reading = recognition.reading
+        plain = self._plain(column.name)
+        if plain.gaps:
+            return Reading(grammar=replace(reading.grammar, gaps=True))
+        if recognition.others and not self._stored:
+            return Reading("labels")
+        return reading
 
-    def _kind_of_text(self, column: _Column, values: Any) -> str:
-        """Return the kind of a column's first strings. A date format is recorded, or proposed if it
-        is ambiguous."""
-        texts = self._plain(values).unique().drop_null().to_pylist()
-        kind, others = problems.recognised(texts)
-        if others and not self._stored:
-            return "text"
-        if kind == "numbers" and texts and not others:
-            has_points = any("." in text for text in texts)
-            if not self._table.untyped and not self.roles.missing and not has_points:
-                return "text"
-        if kind == "dates":
-            forms = problems.date_formats([text for text in texts if text not in others])
-            if forms:
-                column.dates = Dates(form=forms[0])
-                column.note = f"dates like {forms[0]}"
-            if forms[1:]:
-                either = "dates, day or month first: the day is assumed"
-                remedy = {"dates": {column.name: forms[0]}}
-                column.proposal = Finding(column.name, either, remedy)
-        return kind
+    @property
+    def _marks(self) -> Marks:
+        """The options that settle how numbers are written."""
+        has_commas = self._table.commas or any(
+            column.written.reading.grammar.decimal == "," for column in self._columns.values()
+        )
+        return Marks(self.roles.decimal, self.roles.thousands, points=not has_commas)
 
-    def _plain(self, texts: Any) -> Any:
-        """Return the strings, stripped of surrounding spaces and with decimal commas replaced by
-        points."""
-        import pyarrow.compute as pc
+    def readings(self) -> dict[str, Reading]:
+        """Return how all texts of the table are to be read, by column, if this differs from how
+        they were read; empty if nothing has to be read again."""
+        if self._like is not None:
+            return {}
+        marks = self._marks
+        changed = dict[str, Reading]()
+        readings = dict[str, Reading]()
+        for name, column in self._columns.items():
+            if column.named:
+                continue
+            reading = self._decided(column, marks)
+            readings[name] = reading
+            if reading != column.written.reading or column.written.incomplete:
+                changed[name] = reading
+        return {**readings, **changed} if changed else {}
 
-        texts = pc.utf8_trim_whitespace(texts)
-        if self._table.commas:
-            texts = pc.replace_substring_regex(
-                texts, r"^([+-]?\d*),(\d+)([eE][+-]?\d+)?$", r"\1.\2\3"
-            )
-        return texts
+    def _decided(self, column: _Column, marks: Marks) -> Reading:
+        """Return how all texts of a column are to be read."""
+        if column.levels is None:
+            return column.written.decided(marks, self._order_of(column))
+        import pyarrow as pa
+
+        labels = [label for label in column.levels.found if isinstance(label, str)]
+        return recognise(pa.array(labels, pa.string()), marks).reading
+
+    def _order_of(self, column: _Column) -> str:
+        """Return the order of day, month and year that an option sets, or ""."""
+        form = self.roles.formats.get(column.name, "")
+        return form if form in ORDER_NAMES else ""
 
     def _without_gaps(self, values: Any, gaps: Iterable[str] = ()) -> Any:
         """Return plain values, with the strings that mark gaps replaced by missing values."""
@@ -226,10 +285,12 @@ class Encoder:
         recorded."""
         import pyarrow as pa
 
+        if is_text(values.type) and (column.dates is None or column.dates.form is None):
+            return self._from_texts(column, values)
         for clean in (False, True):
             with suppress(pa.ArrowInvalid, pa.ArrowNotImplementedError):
                 if clean:
-                    values = self._usable(column, values)
+                    values = self._with_format(column, values)
                 if column.dates is not None:
                     return column.dates.days(values)
                 if not pa.types.is_temporal(values.type):
@@ -237,31 +298,59 @@ class Encoder:
         column.odd["type"].add(np.ones(len(values), bool), self._row, [str(values.type)])
         return np.full(len(values), np.nan)
 
-    def _usable(self, column: _Column, texts: Any) -> Any:
-        """Return the strings that can be converted; others become missing, and are recorded unless
-        they mark gaps."""
+    def _from_texts(self, column: _Column, texts: Any) -> Float:
+        """Return the numbers or days in an Arrow array of strings (n,)."""
+        if column.dates is not None:
+            plain = column.written.plain_days(texts, column.dates)
+            if plain is not None:
+                return plain
+            shapes = shaped(texts)
+            column.written.dates.add(shapes, self._row)
+            values, usable = column.dates.days_in(shapes)
+        else:
+            plain = column.written.plain_numbers(texts, self._row)
+            if plain is not None:
+                return plain
+            values, usable = column.written.written_numbers(shaped(texts), self._row)
+        if not usable.all():
+            self._record_text(column, texts, ~usable)
+        return values
+
+    def _record_text(self, column: _Column, texts: Any, rows: Bool) -> None:
+        """Record texts that cannot be converted, unless they mark gaps.
+
+        Args:
+            column: column of the texts
+            texts: Arrow array (n,)
+            rows: True for texts that cannot be converted, (n,)
+        """
+        import pyarrow as pa
         import pyarrow.compute as pc
 
-        if not is_text(texts.type):
+        odd = texts.filter(pa.array(rows))
+        markers = [*self.roles.missing, *(() if self._like is None else problems.MARKERS)]
+        is_gap = pc.is_in(pc.utf8_trim_whitespace(odd), value_set=pa.array(markers, odd.type))
+        odd = odd.filter(pc.invert(is_gap))
+        if not len(odd):
+            return
+        rows = rows.copy()
+        rows[rows] = ~np.array(is_gap)
+        kind = "gaps" if column.written.reading.grammar.gaps else "text"
+        column.odd[kind].add(rows, self._row, odd.unique()[: problems.MOST_TEXTS].to_pylist())
+
+    def _with_format(self, column: _Column, texts: Any) -> Any:
+        """Return the strings that have the column's date format; others become missing, and are
+        recorded unless they mark gaps."""
+        import pyarrow.compute as pc
+
+        if column.dates is None or column.dates.form is None or not is_text(texts.type):
             return texts
-        markers = () if self._like is None else problems.MARKERS
-        texts = self._without_gaps(self._plain(texts), markers)
-        dates = column.dates
-        pattern = problems.ISO
-        if dates is None:
-            pattern = problems.NUMBER
-            for boolean, number in (("true", "1"), ("false", "0")):
-                texts = pc.replace_substring_regex(texts, f"^(?i:{boolean})$", number)
-        if dates is not None and dates.form is not None:
-            days = pc.strptime(texts, format=dates.form, unit="us", error_is_null=True)
-            usable = pc.is_valid(days)
-        else:
-            usable = pc.fill_null(pc.match_substring_regex(texts, f"^({pattern})$"), False)
-        odd = pc.and_not(pc.is_valid(texts), usable)
+        texts = pc.utf8_trim_whitespace(texts)
+        days = pc.strptime(texts, format=column.dates.form, unit="us", error_is_null=True)
+        odd = pc.and_not(pc.is_valid(texts), pc.is_valid(days))
         if pc.any(odd).as_py():
-            rows = odd.to_numpy(zero_copy_only=False)
-            column.odd["text"].add(rows, self._row, texts.filter(odd).to_pylist())
-        return pc.if_else(usable, texts, None)
+            self._record_text(column, texts, np.array(odd))
+        return pc.if_else(pc.is_valid(days), texts, None)
 
     def _checked(self, records: Float) -> Float:
         """Return records with noise converted to weights and dropped rows removed. Unusable values
@@ -314,10 +403,20 @@ class Encoder:
                 self._type_finding(column),
                 self._value_finding(column),
                 self._column_finding(column),
-                column.proposal,
+                self._undecided(column),
             )
             findings += [finding for finding in candidates if finding is not None]
         return findings
+
+    def require_features(self) -> None:
+        """Raise ``DataError`` if all features are text columns with too many values."""
+        names = [name for name in self.roles.features if self._is_left_out(self._columns[name])]
+        if len(names) == len(self.roles.features):
+            raise DataError(
+                f"{self._table.name}: no feature is left: nearly every row has another text in "
+                f"{listed(names)}; to use one as a category nevertheless: `--categorical "
+                f"{names[0]}`."
+            )
 
     def _without_rows(self, column: _Column) -> dict[str, Any]:
         """Return the options that drop the rows in which a target is missing."""
@@ -334,29 +433,115 @@ class Encoder:
         if "text" not in column.odd:
             return None
         text = column.odd["text"]
+        grammar = column.written.reading.grammar
         expected = "numbers" if column.dates is None else "dates"
+        if column.dates is None and not grammar.is_plain:
+            expected = f"numbers with {grammar}"
+        remedy = self._remedy_of_text(column, text)
+        content = str(text)
+        advice = "correct these rows"
+        if _like_others(text):
+            advice = "write all rows alike"
+        elif column.name in self.roles.targets and not remedy:
+            content = f"{text.described(5)}; too many different ones for classes"
+            advice = "choose another target, or correct these rows"
         return Finding(
-            column.name, f"text, not {expected}: {text}", self._remedy_of_text(column, text)
+            column.name,
+            f"text, not {expected}: {content}",
+            remedy,
+            advice,
+            asks=_like_others(text),
         )
 
     def _remedy_of_text(self, column: _Column, text: OddCells) -> dict[str, Any]:
         """Return the options that resolve text in a column of numbers or dates."""
         roles = self.roles
         texts = tuple(text.texts)
-        others = self.n_rows + self.dropped - text.count
-        if len(texts) <= problems.FEW_TEXTS and problems.few(texts, text.count, others):
+        is_target = column.name in roles.targets
+        are_gaps = problems.MARKERS.issuperset(texts)
+        if _like_others(text) and not are_gaps:
+            return {} if is_target else self._without_column(column)
+        if not are_gaps and self._has_classes(column, text):
+            return {"classes": True, **self._without_gaps_of(column, text)}
+        if len(texts) <= problems.FEW_TEXTS and problems.few(texts, text.count, column.n_numbers):
             return {"missing": texts, **self._without_rows(column)}
         if self._like is not None:
             return {}
-        if column.name in roles.targets:
-            if len(roles.targets) > 1:
-                return {}
-            n_missing = column.odd["without"].count if "without" in column.odd else 0
-            without_rows = self._without_rows(column) if n_missing > text.count else {}
-            return {"classes": True, **without_rows}
-        if column.name == roles.weights or len(texts) == problems.MOST_TEXTS:
+        if column.dates is None and text.count <= 0.05 * column.n_numbers:
+            return {"numeric": (column.name,), **self._without_rows(column)}
+        if is_target or column.name == roles.weights:
             return {}
+        if len(texts) > self._most_levels:
+            return self._without_column(column)
         return {"categorical": ("auto", column.name) if roles.auto else (column.name,)}
+
+    def _has_classes(self, column: _Column, text: OddCells) -> bool:
+        """Return True if the texts of a target are few enough for classes, and are not a few
+        exceptions among numbers."""
+        n_numbers = column.n_numbers
+        few_numbers = column.values is not None and column.values.are_few_integers
+        n_labels = len(text.texts) + (len(column.values.found) if column.values is not None else 0)
+        return (
+            self._like is None
+            and len(self.roles.targets) == 1
+            and column.name in self.roles.targets
+            and (text.count > n_numbers / 10 or (few_numbers and n_numbers > 0))
+            and n_labels <= max(problems.FEW_LEVELS, (text.count + n_numbers) / 2)
+            and len(text.texts) < problems.MOST_TEXTS
+        )
+
+    def _without_gaps_of(self, column: _Column, text: OddCells) -> dict[str, Any]:
+        """Return the options that drop the rows in which a target of classes has no label."""
+        n_missing = column.odd["without"].count if "without" in column.odd else 0
+        return self._without_rows(column) if n_missing > text.count else {}
+
+    def _undecided(self, column: _Column) -> Finding | None:
+        """Return a finding if the texts of a column can be read in two ways, or if only some of its
+        dates have a time zone."""
+        if self._like is not None or column.levels is not None:
+            return None
+        if column.dates is not None:
+            return self._undecided_dates(column, column.dates)
+        decision = self._marks.decision(column.written.numbers)
+        if decision.alternative is None or decision.facts is None or "text" in column.odd:
+            return None
+        example = decision.facts
+        values = [
+            plain_text(example.text, grammar)
+            for grammar in (decision.grammar, decision.alternative)
+        ]
+        return Finding(
+            column.name,
+            f"{quoted(example.text)} (row {example.row + 1:,}) may be {values[0]} or {values[1]}, "
+            "and no row decides it",
+            decision.grammar.flags,
+            alternative=decision.alternative.flags,
+            asks=True,
+        )
+
+    def _undecided_dates(self, column: _Column, dates: Dates) -> Finding | None:
+        """Return a finding if the order of dates is undecided, or if only some have a zone."""
+        if len(dates.zones) > 1:
+            return Finding(
+                column.name,
+                "only some of the times have a time zone",
+                self._without_column(column),
+                "write the time zone in all rows",
+                asks=True,
+            )
+        decision = column.written.dates.decision(self._order_of(column))
+        if not decision.alternative:
+            return None
+        orders = (decision.order, decision.alternative)
+        days = [day_of(decision.text, order) for order in orders]
+        return Finding(
+            column.name,
+            f"{quoted(decision.text)} (row {decision.row + 1:,}) may be {days[0]} or {days[1]}, "
+            "and no row decides it",
+            {"dates": {column.name: orders[0]}},
+            alternative={"dates": {column.name: orders[1]}},
+            asks=True,
+        )
 
     def _type_finding(self, column: _Column) -> Finding | None:
         """Return a finding if the type of a column is not numeric, text or date."""
@@ -391,21 +576,28 @@ class Encoder:
         levels = column.levels
         if levels is not None and not self._is_left_out(column) and self._has_many(levels, column):
             count = f"{len(levels.found):,} or more different labels, too many for a category"
-            return Finding(name, count, without_column, "take it as a number, without classes")
+            advice = "merge rare labels"
+            if name in self.roles.targets:
+                advice = "fit a number, without `--classes`, or merge rare classes"
+            return Finding(name, count, without_column, advice)
         if levels is not None and self._like is None:
             gaps = tuple(label for label in levels.found if label in problems.MARKERS)
             if gaps:
                 remedy = {"missing": gaps, **self._without_rows(column)}
                 text = f"text, but {listed(gaps, show=quoted)}"
                 return Finding(name, text, remedy, fatal=False)
-        if column.values is not None and not column.odd:
+        if column.values is not None and not column.odd and name in self.roles.features:
             return column.values.finding(name)
         return None
 
     def _has_many(self, levels: Levels, column: _Column) -> bool:
         """Return True if a column has too many labels."""
-        most = max(self.n_rows / 2, problems.FEW_LEVELS)
-        return levels.full or (not column.named and len(levels.found) > most)
+        return levels.full or (not column.named and len(levels.found) > self._most_levels)
+
+    @property
+    def _most_levels(self) -> float:
+        """The maximum number of levels of a column that is not named as categorical."""
+        return max(self.n_rows, FEW_ROWS) / 2
 
     def _is_left_out(self, column: _Column) -> bool:
         """Return True for a text column that is left out because it has too many labels."""
@@ -455,6 +647,11 @@ class Encoder:
         features = list[str]()
         dates = dict[str, tuple[str, ...]]()
         formats = dict[str, str]()
+        grammars = dict[str, NumberGrammar]()
+        for name in roles.wanted:
+            grammar = self._columns[name].written.reading.grammar
+            if grammar != PLAIN and name not in categories:
+                grammars[name] = grammar
         for name in roles.features:
             column = self._columns[name]
             if self._is_left_out(column):
@@ -463,8 +660,9 @@ class Encoder:
             if column.dates is not None:
                 dates[name] = column.dates.cycles
                 features += cyclic(name, dates[name])
-                if column.dates.form is not None:
-                    formats[name] = column.dates.form
+                form = column.dates.form or column.dates.order
+                if form:
+                    formats[name] = form
         if not roles.targets:
             return replace(
                 self._like or Columns(()),
@@ -482,6 +680,7 @@ class Encoder:
             dates=dates,
             formats=formats,
             missing=roles.missing,
+            numbers=grammars,
         )
 
     def described(self, missing: Float, accepted: Sequence[Finding]) -> dict[str, str]:
@@ -496,8 +695,7 @@ class Encoder:
         for finding in accepted:
             remarks[finding.column].append(f"{finding.found} ({finding.options})")
         for column in self._columns.values():
-            if column.note:
-                remarks[column.name].append(column.note)
+            remarks[column.name] += self._remarks_on_reading(column)
         for finding in self.findings():
             remarks[finding.column].append(f"{finding.found}: perhaps `{finding.options}`")
         for column in self._columns.values():
@@ -508,11 +706,32 @@ class Encoder:
                 remarks[name] += self._remarks_on_values(name, columns)
             if share and name in columns.given:
                 remarks[name].append(f"{share:.1%} of the rows have no value")
-        if self.dropped and not remarks[columns.target]:
+        if self.dropped:
             remarks[columns.target].append(f"{counted(self.dropped, 'row')} without it left out")
         remarks[table.name] += table.remarks()
         names = dict.fromkeys((table.name, *table.columns, columns.target))
         return {name: "; ".join(remarks[name]) for name in names if remarks[name]}
+
+    def _remarks_on_reading(self, column: _Column) -> Iterator[str]:
+        """Yield remarks on how the texts of a column were read, and on a target that may be a
+        class."""
+        if column.note:
+            yield column.note
+        grammar = column.written.reading.grammar
+        if column.levels is None and not grammar.is_plain:
+            yield f"numbers with {grammar}"
+        n_bounds = column.written.numbers.count_bounds()
+        if n_bounds:
+            yield f"{counted(n_bounds, 'bound')} such as >9, read as the number itself"
+        if "gaps" in column.odd:
+            yield f"text that counts as missing: {column.odd['gaps']}"
+        if column.dates is not None:
+            form = column.dates.form or ORDER_NAMES.get(column.dates.order)
+            if form is not None:
+                yield f"dates, {form}"
+        is_new_target = column.name in self.roles.targets and self._like is None
+        if is_new_target and column.values is not None and column.values.are_binary:
+            yield "only 0 and 1, fitted as a number: for classes pass `--classes`"
 
     def _remarks_on_values(self, name: str, columns: Columns) -> Iterator[str]:
         """Yield remarks on the levels of a category, and on the unit and cycles of dates."""
@@ -530,3 +749,8 @@ def _remark_on_left_out(name: str, levels: Levels) -> str:
     count = f"text of {len(levels.found):,}{more} different values, left out"
     category = Finding(name, count, {"categorical": ("auto", name)})
     return f"{count}: `{category.options}` takes it"
+
+
+def _like_others(text: OddCells) -> bool:
+    """Return True if texts that cannot be read are numbers or dates of another grammar."""
+    return any(map(is_written, text.texts))

@@ -24,6 +24,7 @@ from partirvm.data.roles import Roles, assign_roles
 from partirvm.data.source import check_row_count, tile_rows_for
 from partirvm.data.tables import Reader
 from partirvm.data.writer import ExternalSorter, Progress, Publication, publication, write_tiles
+from partirvm.data.written import Reading
 from partirvm.data.zarr_source import DataAttributes, ZarrSource
 from partirvm.errors import DataError, MemoryLimitError, UsageError
 from partirvm.options.constraints import Check, parse_bytes
@@ -49,6 +50,16 @@ LEAST_BATCH = 1 << 20
 LEAST_SORT = 4 << 20
 """Minimum size of the records that are sorted at once, in bytes."""
 
+COLUMN_OPTIONS = ("classes", "exclude", "dates", "numeric", "decimal", "thousands")
+"""Options that say how columns are read; appended rows are read like the rows before."""
+
+MARKS = {"decimal": ".,", "thousands": ",. '_"}
+"""Possible values of the options for the notation of numbers."""
+
+CORRECTIONS = 2
+"""Maximum number of times that a source is read again because of how its texts are written: the
+second time with the evidence of all texts."""
+
 REREADS = 3
 """Maximum number of times that a source is read again with the proposed options."""
 
@@ -66,6 +77,9 @@ def ingest(
     classes: bool = False,
     missing: Sequence[str] = (),
     dates: Mapping[str, str] | None = None,
+    numeric: Sequence[str] = (),
+    decimal: str | None = None,
+    thousands: str | None = None,
     drop_missing_targets: bool = False,
     skip_rows: int | str | Sequence[int] | None = None,
     header: bool | None = None,
@@ -119,7 +133,17 @@ def ingest(
         NaN; ``"inf"`` matches all infinite values.
     dates : dict, optional
         Text columns with dates in a format other than ISO, and that format, such as ``{"day":
-        "%d/%m/%Y"}``.
+        "%d/%m/%Y"}``; or the order of day, month and year in all formats of the column: ``"dmy"``,
+        ``"mdy"`` or ``"ymd"``. By default, the order is decided from all dates of the column.
+    numeric : sequence of str
+        Columns of numbers: other texts in them are missing values. Other columns are recognised as
+        numbers if at least 95 % of their distinct texts are. Numbers may have a currency or a unit,
+        thousands separators, a decimal comma, a percent sign, a suffix such as k or M, and
+        parentheses for negative numbers; how they are written is decided from all rows of the
+        column, and stored in DATA.
+    decimal, thousands : str, optional
+        Decimal mark and thousands separator of columns whose numbers can be read in two ways, such
+        as 1,234 in all rows. Without these options, such columns are an error.
     drop_missing_targets : bool
         Leave out rows whose target is missing; otherwise such rows are an error.
     skip_rows : int or tuple of int, optional
@@ -131,9 +155,10 @@ def ingest(
     skip_bad_rows : bool
         Leave out rows with the wrong number of fields; otherwise such rows are an error.
     auto : bool
-        Accept all proposals (gaps, dates, codes as categories, text as classes, and the removal of
-        columns without information and of rows without a target) and read the source again.
-        ``notes`` of the result lists what was accepted.
+        Accept all proposals (gaps, text as classes, and the removal of columns without information
+        and of rows without a target) and read the source again. ``notes`` of the result lists what
+        was accepted. What only you can decide, such as whether the day or the month comes first,
+        remains an error.
     shuffle : int or None
         Shuffle seed; None keeps the order of the source. Appended rows keep their order if the rows
         of DATA did.
@@ -180,19 +205,6 @@ def ingest(
     """
     exclude = tuple(exclude)
     categorical = (categorical,) if isinstance(categorical, str) else tuple(map(str, categorical))
-    new_columns = (
-        features is not None
-        or like is not None
-        or categorical != ("auto",)
-        or classes
-        or exclude
-        or dates
-    )
-    if append and (new_columns or tile_rows or overwrite):
-        raise UsageError(
-            "append takes features, categories, classes and tile_rows from the dataset: leave "
-            "them out"
-        )
     Check("whole", least=0, optional=True)("shuffle", shuffle)
     Check("whole", least=1, optional=True)("tile_rows", tile_rows)
     options = {
@@ -205,6 +217,9 @@ def ingest(
         "classes": classes,
         "missing": missing,
         "dates": dates,
+        "numeric": (numeric,) if isinstance(numeric, str) else tuple(map(str, numeric)),
+        "decimal": decimal,
+        "thousands": thousands,
         "drop_missing_targets": drop_missing_targets,
         "skip_rows": None if skip_rows is None else spelled(skip_rows),
         "header": header,
@@ -217,7 +232,28 @@ def ingest(
         "append": append,
         "again": again,
     }
+    _check_options(options)
     return _ingest(source, data, options, REREADS if auto else 0, progress)
+
+
+def _check_options(options: Mapping[str, Any]) -> None:
+    """Raise ``UsageError`` for options of columns beside ``append``, and for unknown marks of
+    numbers."""
+    defines_columns = (
+        options["features"] is not None
+        or options["like"] is not None
+        or options["categorical"] != ("auto",)
+        or any(map(options.__getitem__, COLUMN_OPTIONS))
+    )
+    if options["append"] and (defines_columns or options["tile_rows"] or options["overwrite"]):
+        raise UsageError(
+            "append takes features, categories, classes and tile_rows from the dataset: leave "
+            "them out"
+        )
+    for name, marks in MARKS.items():
+        mark = options[name]
+        if mark is not None and (len(mark) != 1 or mark not in marks):
+            raise UsageError(f"{name} is {mark!r}: it must be one of {listed(marks, show=repr)}")
 
 
 def _ingest(
@@ -268,8 +304,7 @@ def _ingest(
         )
         reading = task.read_until_settled(options, rereads)
         with reading.rows:
-            findings = reading.findings()
-            refuse(table.name, findings, _remedy(source, url, options, findings))
+            _refuse_unusable(reading, source, url, {**options, "auto": rereads > 0})
             attributes = task.write(reading, options)
         if not options["again"]:
             _require_new_rows(attributes, url)
@@ -359,29 +394,46 @@ class _Ingest:
     report: Progress
 
     def read_until_settled(self, options: Mapping[str, Any], rereads: int) -> _Reading:
-        """Read the table, and reread it with the proposed options at most ``rereads`` times."""
+        """Read the table, and reread it with the proposed options at most ``rereads`` times, or if
+        all rows show that its texts are written in another way than the first rows."""
         accepted = list[Finding]()
         task = self
+        readings = dict[str, Reading]()
+        n_corrections = 0
         while True:
-            reading = task._read(options, accepted)
-            proposals = [finding for finding in reading.findings() if finding.remedy]
-            if not proposals or not rereads:
+            reading = task._read(options, accepted, readings)
+            corrected = reading.encoder.readings() if n_corrections < CORRECTIONS else {}
+            findings = reading.findings()
+            proposals = [finding for finding in findings if finding.remedy and not finding.asks]
+            if not corrected and (not proposals or not rereads):
                 return reading
             reading.rows.remove()
             del reading  # free the memory of its labels
+            if corrected:
+                readings = corrected
+                n_corrections += 1
+                continue
             rereads -= 1
             options = remedied(options, proposals)
             task = replace(self, table=self.open_with(options))
             accepted = accepted + proposals
 
-    def _read(self, options: Mapping[str, Any], accepted: list[Finding]) -> _Reading:
-        """Read the table and write its records to temporary files."""
+    def _read(
+        self, options: Mapping[str, Any], accepted: list[Finding], readings: Mapping[str, Reading]
+    ) -> _Reading:
+        """Read the table and write its records to temporary files.
+
+        Args:
+            options: options of ``ingest`` by name
+            accepted: proposals that were accepted before
+            readings: how text columns are read, as far as all their rows have been read before
+        """
         table = self.table
         before = self.place.before
         roles = assign_roles(table, self.known, options)
         if before is not None:
             _require_same_roles(before, roles, self.url)
-        encoder = Encoder(roles, table, self.known, stored=True)
+        encoder = Encoder(roles, table, self.known, readings, stored=True)
         width = 2 + len(roles.wanted)
         held = table.held(roles.wanted)
         batch_bytes = self.budget.batch_bytes(table, width, self._expected_tile_rows(roles), held)
@@ -475,6 +527,20 @@ def _require_target(table: Reader, source: Any, url: str, options: Mapping[str, 
         f"`{_command(source, url, last)}`; if the first row holds names, pass header=True "
         "(`--header`)"
     )
+
+
+def _refuse_unusable(reading: _Reading, source: Any, url: str, options: Mapping[str, Any]) -> None:
+    """Raise ``DataError`` if rows or columns cannot be used, or if no feature is left.
+
+    Args:
+        reading: the last reading of the table
+        source: source of the rows
+        url: address of the DATA
+        options: options with which ``ingest`` was called, by name
+    """
+    findings = reading.findings()
+    refuse(reading.table.name, findings, _remedy(source, url, options, findings))
+    reading.encoder.require_features()
 
 
 def _remedy(source: Any, url: str, options: Mapping[str, Any], findings: Sequence[Finding]) -> str:

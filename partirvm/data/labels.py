@@ -231,7 +231,7 @@ class Levels:
 
     def _code(self, label: Any) -> float:
         label = plain_label(label)
-        if label is None or label != label:
+        if label is None or label != label or (isinstance(label, str) and not label.strip()):
             return np.nan
         if self._known is None:
             if label not in self.found:

@@ -3,7 +3,6 @@ all findings."""
 
 import csv
 import io
-import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -35,13 +34,7 @@ WIDTH = 80
 
 TIME = r"\d\d:\d\d(:\d\d(\.\d+)?)?"
 ISO = rf"{TIME}|\d{{4}}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d([.,]\d+)?)?(Z|[+-]\d\d:?\d\d)?)?"
-NUMBER = r"[+-]?((\d+[.]?\d*|[.]\d+)([eE][+-]?\d+)?|(?i:inf(inity)?|nan))"
-DAY = r"\d{1,4}[./-]\d{1,2}[./-]\d{2,4}( \d{1,2}:\d\d(:\d\d)?)?"
-PATTERNS = {"numbers": NUMBER, "booleans": "(?i:true|false)", "dates": f"{ISO}|{DAY}"}
-"""Kinds of values, other than labels, that strings may contain."""
-
-DAYS = ("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%m-%d-%Y", "%Y/%m/%d", "%Y.%m.%d")
-"""Date formats other than ISO."""
+"""Times of day and ISO dates."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +47,8 @@ class Finding:
         remedy: options of ``ingest`` that resolve the finding, by name; may be empty
         advice: what to do if there is no remedy
         fatal: True for an error, False for a proposal
+        alternative: other options that resolve the finding differently; may be empty
+        asks: True if only the user can decide: ``auto`` does not accept the remedy
     """
 
     column: str
@@ -61,11 +56,18 @@ class Finding:
     remedy: Mapping[str, Any] = field(default_factory=dict)
     advice: str = "correct these rows"
     fatal: bool = True
+    alternative: Mapping[str, Any] = field(default_factory=dict)
+    asks: bool = False
 
     @property
     def options(self) -> str:
-        """The remedy as shell flags."""
-        return " ".join(flags(self.remedy))
+        """The remedy as shell flags, and the alternative."""
+        return " or ".join(" ".join(flags(remedy)) for remedy in self.remedies)
+
+    @property
+    def remedies(self) -> list[Mapping[str, Any]]:
+        """The remedy and the alternative, as far as they exist."""
+        return [remedy for remedy in (self.remedy, self.alternative) if remedy]
 
 
 class OddCells:
@@ -85,7 +87,11 @@ class OddCells:
         self.texts = list(dict.fromkeys(chain(self.texts, texts)))[:MOST_TEXTS]
 
     def __str__(self) -> str:
-        texts = f"{listed(self.texts, 3, quoted)} in " if self.texts else ""
+        return self.described(3)
+
+    def described(self, most: int) -> str:
+        """Return at most ``most`` of the strings, the number of rows and the first row."""
+        texts = f"{listed(self.texts, most, quoted)} in " if self.texts else ""
         return f"{texts}{counted(self.count, 'row')}, the first is row {self.first + 1:,}"
 
 
@@ -109,10 +115,25 @@ class Values:
             self.found.update(np.unique(values)[: FEW_LEVELS + 2].tolist())
         self.n += len(values)
 
+    @property
+    def known(self) -> set[float]:
+        """The distinct values, without NaN."""
+        return {value for value in self.found if value == value}
+
+    @property
+    def are_few_integers(self) -> bool:
+        """True if there are few distinct values, all integers."""
+        return 0 < len(self.known) <= FEW_LEVELS and all(map(float.is_integer, self.known))
+
+    @property
+    def are_binary(self) -> bool:
+        """True if all values are 0 or 1, and both occur."""
+        return self.known == {0.0, 1.0}
+
     def finding(self, column: str) -> Finding | None:
         """Return a proposal for a column that is constant, numbers the rows or may contain
         codes."""
-        known = {value for value in self.found if value == value}
+        known = self.known
         exclude = {"exclude": (column,)}
         if len(self.found) == 1:
             constant = f"all rows have the value {known.pop():.6g}"
@@ -122,50 +143,15 @@ class Values:
         few_values = 2 < len(known) <= min(self.n / 10, FEW_LEVELS)
         if few_values and all(value.is_integer() for value in known):
             codes = f"{len(known)} different whole numbers, perhaps codes"
-            return Finding(column, codes, {"categorical": ("auto", column)}, fatal=False)
+            remedy = {"categorical": ("auto", column)}
+            return Finding(column, codes, remedy, fatal=False, asks=True)
         return None
-
-
-def recognised(texts: Sequence[str]) -> tuple[str, list[str]]:
-    """Return the kind of most strings ("numbers", "booleans", "dates" or "text"), and the few
-    exceptions.
-
-    >>> recognised(["1.5", "2", "-3e5", "?"]), recognised(["Bern", "7", "8"])
-    (('numbers', ['?']), ('text', []))
-    """
-    for kind, pattern in PATTERNS.items():
-        others = [text for text in texts if not re.fullmatch(pattern, text)]
-        n_matching = len(texts) - len(others)
-        few_others = len(others) <= FEW_TEXTS and few(others, len(others), n_matching)
-        if not others or (n_matching > 1 and few_others):
-            return kind, others
-    return "text", []
 
 
 def few(texts: Iterable[str], count: int, others: int) -> bool:
     """Return True if ``count`` cells with these strings, among ``others``, probably mark missing
     values."""
     return MARKERS.issuperset(texts) or 10 * count <= others
-
-
-def date_formats(texts: Sequence[str]) -> list[str]:
-    """Return the formats that parse all the date strings; ISO dates need none.
-
-    >>> date_formats(["03/04/2021", "17/04/2021"]), date_formats(["3/14/21 10:00"])
-    (['%d/%m/%Y'], ['%m/%d/%y %H:%M'])
-    """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    year = "%Y" if re.search(r"\d{4}", "".join(texts[:1])) else "%y"
-    array = pa.array(texts, pa.string())
-    formats = list[str]()
-    for day in DAYS:
-        for time in ("", " %H:%M", " %H:%M:%S"):
-            form = f"{day}{time}".replace("%Y", year)
-            if not pc.strptime(array, form, "s", error_is_null=True).null_count:
-                formats.append(form)
-    return formats
 
 
 def joined(names: Iterable[str]) -> str:
@@ -220,7 +206,7 @@ def refuse(where: str, findings: Sequence[Finding], command: str = "") -> None:
     for finding in sorted(findings, key=lambda finding: not finding.fatal)[:50]:
         remedy = finding.options or finding.advice
         if not finding.fatal:
-            remedy = f"perhaps {remedy}"
+            remedy = f"optional: {remedy}" if finding.asks else f"perhaps {remedy}"
         name = "(the file)" if finding.column == where else named(finding.column)
         table.add_row(*map(Text, (name, finding.found, remedy)))
     console = Console(file=io.StringIO(), width=WIDTH, color_system=None, force_jupyter=False)

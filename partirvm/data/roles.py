@@ -27,8 +27,11 @@ class Roles:
         noisy: True if ``weights`` contains relative noise r, so that weights are 1/r²
         auto: True if text columns are categories
         missing: strings that stand for a missing value
-        formats: date formats other than ISO, by column
+        formats: date formats other than ISO, or orders of day, month and year, by column
         drop_missing_targets: True to leave out rows without a target
+        numeric: columns of numbers, in which other texts are missing values
+        decimal: decimal mark where the numbers of a column leave a choice, or ""
+        thousands: thousands separator where the numbers of a column leave a choice, or ""
     """
 
     features: tuple[str, ...]
@@ -41,6 +44,9 @@ class Roles:
     missing: tuple[str, ...] = ()
     formats: Mapping[str, str] = field(default_factory=dict)
     drop_missing_targets: bool = False
+    numeric: tuple[str, ...] = ()
+    decimal: str = ""
+    thousands: str = ""
 
     @property
     def wanted(self) -> tuple[str, ...]:
@@ -83,6 +89,9 @@ def assign_roles(table: Reader, like: Columns | None, options: Mapping[str, Any]
         noisy=noise is not None,
         missing=tuple(options["missing"]),
         drop_missing_targets=options["drop_missing_targets"],
+        numeric=tuple(options["numeric"]),
+        decimal=options["decimal"] or "",
+        thousands=options["thousands"] or "",
     )
     if like is None:
         roles = _with_new_features(roles, table, options)
@@ -134,12 +143,13 @@ def _with_new_features(roles: Roles, table: Reader, options: Mapping[str, Any]) 
 def _with_features_like(roles: Roles, like: Columns, options: Mapping[str, Any]) -> Roles:
     """Return the roles with the features, categories and dates of the data ``like``."""
     names = like.given if options["features"] is None else options["features"]
+    features = tuple(map(str, names))
     return replace(
         roles,
-        features=tuple(map(str, names)),
-        categorical=tuple(like.categories),
+        features=features,
+        categorical=tuple(name for name in like.categories if name in features),
         missing=(*like.missing, *roles.missing),
-        formats=like.formats,
+        formats={name: form for name, form in like.formats.items() if name in features},
     )
 
 
@@ -149,7 +159,7 @@ def check_roles(roles: Roles, table: Reader, exclude: Sequence[str] = ()) -> Non
     where = table.name
     counts = Counter(table.columns)
     uses = Counter(roles.wanted)
-    for name in (*roles.wanted, *exclude, *roles.categorical, *roles.formats):
+    for name in (*roles.wanted, *exclude, *roles.categorical, *roles.formats, *roles.numeric):
         if counts[name] != 1:
             has = "several columns" if counts[name] else "no column"
             hint = f" {UNLABELLED}" if name in roles.targets else ""
@@ -168,3 +178,11 @@ def check_roles(roles: Roles, table: Reader, exclude: Sequence[str] = ()) -> Non
         if name in roles.targets:
             use = "is the target: for classes pass `--classes`"
         raise DataError(f"{where}: the column {quoted(name)} {use}.")
+    for name in roles.numeric:
+        if name in (*roles.categorical, *roles.formats) or (
+            roles.classes and name in roles.targets
+        ):
+            raise UsageError(
+                f"{where}: the column {quoted(name)} cannot contain both numbers (`--numeric`) and "
+                "labels or dates."
+            )

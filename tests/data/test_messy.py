@@ -31,7 +31,7 @@ MESSY = {
     "decimal commas": (TABLE, {"sep": ";", "decimal": ",", "encoding": "cp1252"}, ("x", "Ort")),
     "markers": (TABLE.assign(x=GAPS, Ort=TABLE["Ort"].mask(NUMBER % 9 == 0, "?")), {}, ("x", "Ort")),
     "gaps in the target": (TABLE.assign(y=TABLE["y"].astype(object).mask(NUMBER % 30 == 0, "?")), {}, ("x", "Ort")),
-    "days first": (TABLE.assign(day=[f"{1 + k % 12:02}/{1 + k % 7:02}/2023" for k in NUMBER]), {}, ("x", "Ort", "day")),
+    "days first": (TABLE.assign(day=[f"{1 + k % 28:02}/{1 + k % 7:02}/2023" for k in NUMBER]), {}, ("x", "Ort", "day")),
     "months first": (TABLE.assign(day=DAYS.strftime("%m/%d/%Y %H:%M")), {"sep": "|"}, ("x", "Ort", "day")),
     "no information": (TABLE.assign(one=1, none="", id=[f"A{k}" for k in NUMBER]), {"index": True}, ("x", "Ort")),
     "infinite": (TABLE.assign(r=np.where(NUMBER % 11 == 0, np.inf, X**2)), {"compression": "gzip"}, ("x", "Ort", "r")),

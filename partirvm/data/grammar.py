@@ -1,0 +1,513 @@
+"""Numbers as people write them: how a column writes its numbers is decided from the shapes of all
+its texts, and is stored as a ``NumberGrammar``.
+
+A text has a sign or parentheses, a currency, digits with separators, an exponent or a suffix such
+as k, and a unit. Whether a comma or a point is the decimal mark follows from the column: of all
+pairs of marks, those that read the most texts count. If two of them read some text differently, the
+column is undecided.
+
+>>> import pyarrow as pa
+>>> from partirvm.data.shapes import shaped
+>>> texts = shaped(pa.array(["1.974,66 €", "280,07 €", "(12.000 €)"]))
+>>> evidence = NumberEvidence()
+>>> evidence.add(texts, 0)
+>>> grammar = evidence.decision().grammar
+>>> str(grammar)
+"decimal mark ',', thousands separator '.', unit €"
+>>> read_numbers(texts, grammar)[0].tolist()
+[1974.66, 280.07, -12000.0]
+"""
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from partirvm.data.shapes import ShapedTexts, count_digits, shaped
+from partirvm.types import Bool, Float, NumberGrammar
+
+SIGNS = "$€£¥₹₩₽₺₪₫₴₦₱฿¢"
+
+CODES = (
+    "AUD|BRL|CAD|CHF|CNY|CZK|DKK|EUR|GBP|HKD|HUF|IDR|ILS|INR|JPY|KRW|MXN|MYR|NOK|NZD|PHP|PLN|RMB|"
+    "RON|RUB|SEK|SGD|THB|TRY|TWD|USD|VND|ZAR|Rs|Fr|kr|zł|Kč|R|US|A|C|NZ|HK|S"
+)
+
+CURRENCY = rf"(?:(?i:{CODES})\.?\s*)?[{SIGNS}]|(?i:{CODES.partition('|R|')[0]})\b\.?"
+"""Currency before a number: a sign, a code, or both, as in US$."""
+
+DOLLARS = ("$", "us$", "usd", "£", "gbp")
+"""Currencies that are never written with a decimal comma and three decimals."""
+
+SCALES = {"k": 3, "K": 3, "M": 6, "G": 9, "B": 9, "bn": 9, "Mio": 6, "Mrd": 9}
+"""Suffixes that stand for powers of ten, and their exponents."""
+
+MINUS = "−–-"
+
+NUMERAL = re.compile(
+    rf"\s*(?P<bound>[<>≤≥~≈]=?)?\s*(?P<open>\()?\s*(?P<sign>[+{MINUS}]?)\s*"
+    rf"(?P<prefix>{CURRENCY})?\s*(?P<second>[+{MINUS}]?)\s*"
+    r"(?P<core>[.,]?9(?:[.,'’_ \u00a0\u2009\u202f]?9)*[.,]?)"
+    r"(?P<exponent>[eE][+-]?9{1,3})?"
+    rf"(?:\s?(?P<scale>{'|'.join(SCALES)})\.?(?![^\W\d_]))?"
+    rf"\s*(?P<unit>[kcdm]?m9|ft9|mi9|yd9|[%‰°{SIGNS}²³/]|[%‰°{SIGNS}/]?[^\W\d_]"
+    rf"(?:[^\W\d_]|[ .%°²³/^·{SIGNS}-]){{0,19}}?)?"
+    rf"\s*(?P<close>\))?\s*(?P<last>[{MINUS}])?\s*"
+)
+"""A number in the shape of a text."""
+
+CONSTANTS = {
+    "": np.nan,
+    "nan": np.nan,
+    "inf": np.inf,
+    "infinity": np.inf,
+    "true": 1.0,
+    "false": 0.0,
+}
+"""Texts without digits that are numbers, in lower case and without a sign."""
+
+THOUSANDS = ("", ",", ".", " ", "'", "_")
+PAIRS = tuple((decimal, mark) for decimal in ".," for mark in THOUSANDS if mark != decimal)
+"""Possible decimal marks and thousands separators, the plainest first."""
+
+Pair = tuple[str, str]
+"""A decimal mark and a thousands separator."""
+
+PLAIN_SHAPE = re.compile(r"[+-]?9*[.]?9*(?:[eE][+-]?9+)?")
+"""Shape of a number in plain notation."""
+
+PLAIN = NumberGrammar()
+"""Numbers as computers write them."""
+
+EXACT_DIGITS = 15
+"""Maximum number of digits of an integer that float64 always represents exactly."""
+
+ONE_SEPARATOR = re.compile("9{1,3}[.,]9{3}")
+"""A number that may be in thousands or have three decimals."""
+
+
+@dataclass(frozen=True)
+class Numeral:
+    """A number in the shape of a text.
+
+    Attributes:
+        core: digits with separators
+        start: position of the core in the shape
+        exponent: exponent as written, such as "e9"
+        negative: True if the number has a minus sign or is in parentheses
+        scale: exponent of the suffix, 3 for k
+        unit: unit or currency, in lower case and in the singular
+        bound: True for a bound such as >100
+        extra: number of digits after the core
+    """
+
+    core: str
+    start: int
+    exponent: str
+    negative: bool
+    scale: int
+    unit: str
+    bound: bool
+    extra: int
+
+
+@lru_cache(maxsize=1 << 14)
+def numeral(shape: str) -> Numeral | None:
+    """Return the number in the shape of a text, or None.
+
+    >>> numeral("(€9,999.99)").unit, numeral("9.9 hours").unit, numeral("9 of 9")
+    ('€', 'hour', None)
+    """
+    match = NUMERAL.fullmatch(shape)
+    if match is None or bool(match["open"]) != bool(match["close"]):
+        return None
+    minus = [mark for mark in match.group("sign", "second", "last") if mark and mark in MINUS]
+    if len(minus) + bool(match["open"]) > 1:
+        return None
+    scale = match["scale"]
+    unit = "".join(filter(None, match.group("prefix", "unit")))
+    return Numeral(
+        core=re.sub("[\u00a0\u2009\u202f]", " ", match["core"]).replace("’", "'"),
+        start=match.start("core"),
+        exponent=match["exponent"] or "",
+        negative=bool(minus or match["open"]),
+        scale=0 if scale is None else SCALES[scale],
+        unit=_singular(unit),
+        bound=match["bound"] is not None,
+        extra=count_digits(shape[match.end("core") :]),
+    )
+
+
+def _singular(unit: str) -> str:
+    """Return a unit in lower case without spaces, final points and the plural s. The endings of
+    ordinals count as one unit.
+
+    >>> _singular("Hours"), _singular("US$ "), _singular("Std."), _singular("nd")
+    ('hour', 'us$', 'std', 'th')
+    """
+    plain = re.sub(r"\s+", "", unit).rstrip(".").lower()
+    if plain in ("st", "nd", "rd"):
+        return "th"
+    has_plural = len(plain) > 2 and plain.endswith("s") and plain[-2] not in "uis"
+    return plain[:-1] if has_plural else plain
+
+
+@lru_cache(maxsize=1 << 14)
+def decimals(core: str, decimal: str, thousands: str) -> int | None:
+    """Return the number of decimals of digits with separators, or None if these marks do not read
+    it.
+
+    >>> decimals("9,999", ".", ","), decimals("9,999", ",", ""), decimals("99,9", ".", ",")
+    (0, 3, None)
+    """
+    whole = "9*"
+    if thousands:
+        mark = re.escape(thousands)
+        whole = f"9*|9{{1,3}}(?:{mark}999)+"
+        if thousands == ",":
+            whole += "|99?(?:,99)+,999"  # as in India
+    match = re.fullmatch(rf"(?:{whole})(?:{re.escape(decimal)}(9*))?", core)
+    return None if match is None else len(match[1] or "")
+
+
+def has_unit(unit: str, expected: str) -> bool:
+    """Return True if a number with this unit, or without one, belongs to a column whose unit is
+    ``expected``."""
+    return unit == expected or (unit == "" and expected not in ("%", "‰"))
+
+
+def decimals_in(core: str, grammar: NumberGrammar) -> int | None:
+    """Return the number of decimals of digits with separators, or None if they are not in the
+    grammar.
+
+    A column without a thousands separator also contains numbers that can be read in one way only,
+    such as 1.250,00.
+    """
+    count = decimals(core, grammar.decimal, grammar.thousands)
+    if count is None and not grammar.thousands and not ONE_SEPARATOR.fullmatch(core):
+        counts = [decimals(core, grammar.decimal, mark) for mark in THOUSANDS[1:]]
+        return next((count for count in counts if count is not None), None)
+    return count
+
+
+@dataclass(frozen=True)
+class _ShapeTable:
+    """How to convert the digits of each shape: digits · factor / divisor, or a constant. The last
+    entry stands for missing texts, which have code −1.
+
+    Attributes:
+        factors: factor of each shape, (shapes + 1,)
+        divisors: divisor of each shape
+        constants: value of each shape without digits, NaN for missing and unreadable texts; else 0
+        readable: True for shapes in the grammar, and for missing texts
+        long_shapes: shapes that are converted as text: those with exponents or too many digits
+    """
+
+    factors: Float
+    divisors: Float
+    constants: Float
+    readable: Bool
+    long_shapes: frozenset[str]
+
+
+def _shape_table(shapes: Sequence[str], grammar: NumberGrammar) -> _ShapeTable:
+    """Return how to convert the digits of these shapes."""
+    factors = np.zeros(len(shapes) + 1)
+    divisors = np.ones(len(shapes) + 1)
+    constants = np.append(np.zeros(len(shapes)), np.nan)
+    readable = np.ones(len(shapes) + 1, bool)
+    long_shapes = set[str]()
+    for place, shape in enumerate(shapes):
+        number = numeral(shape)
+        count = None if number is None else decimals_in(number.core, grammar)
+        if number is None or count is None or not has_unit(number.unit, grammar.unit):
+            constants[place] = constant(shape)
+            readable[place] = is_constant(shape)
+            continue
+        if number.exponent or number.extra or count_digits(shape) > EXACT_DIGITS:
+            long_shapes.add(shape)
+        power = number.scale - count
+        factors[place] = (-1.0 if number.negative else 1.0) * 10.0 ** max(power, 0)
+        divisors[place] = 10.0 ** max(-power, 0)
+    return _ShapeTable(factors, divisors, constants, readable, frozenset(long_shapes))
+
+
+def read_numbers(texts: ShapedTexts, grammar: NumberGrammar) -> tuple[Float, Bool]:
+    """Return the numbers in texts (n,), NaN for missing and other texts; and True for texts that
+    are numbers or missing.
+
+    A number has the same bits as the same number in plain notation.
+    """
+    table = _shape_table(texts.shapes, grammar)
+    codes = texts.codes
+    values: Float = texts.digits * table.factors[codes] / table.divisors[codes]
+    special = table.constants != 0
+    if special[:-1].any() or texts.missing:
+        rows = special[codes]
+        values[rows] = table.constants[codes[rows]]
+    if table.long_shapes:
+        for shape, places in texts.rows_by_shape():
+            number = numeral(shape)
+            if shape in table.long_shapes and number is not None:
+                plain = _plain_texts(texts.texts.take(places), shape, number, grammar.decimal)
+                values[places] = np.from_dlpack(plain.cast("float64"))
+    return values, table.readable[codes]
+
+
+def _plain_texts(texts: Any, shape: str, number: Numeral, decimal: str) -> Any:
+    """Return numbers in plain notation as an Arrow array of strings (n,).
+
+    Args:
+        texts: texts of one shape, an Arrow array (n,)
+        shape: their shape
+        number: the number in the shape
+        decimal: decimal mark
+    """
+    import pyarrow as pa
+
+    content = "".join(texts.to_pylist()).encode()
+    matrix = np.frombuffer(content, np.uint8).reshape(len(texts), -1)
+    point = np.full((len(texts), 1), ord("."), np.uint8)
+    pieces = [np.full_like(point, ord("-" if number.negative else "0"))]
+    for place in range(number.start, number.start + len(number.core) + len(number.exponent)):
+        byte = len(shape[:place].encode())
+        if shape[place] == decimal:
+            pieces.append(point)
+        elif shape[place] in "9eE+-":
+            pieces.append(matrix[:, byte : byte + 1])
+    if number.scale:
+        suffix = np.frombuffer(f"e{number.scale}".encode(), np.uint8)
+        pieces.append(np.tile(suffix, (len(texts), 1)))
+    plain = np.concatenate(pieces, axis=1)
+    ends = np.arange(len(plain) + 1, dtype=np.int32) * np.int32(plain.shape[1])
+    return pa.StringArray.from_buffers(len(plain), pa.py_buffer(ends), pa.py_buffer(plain))
+
+
+def constant(shape: str) -> float:
+    """Return the value of a text without digits, such as nan or true; NaN for other texts."""
+    plain = shape.strip().lower()
+    sign = -1.0 if plain.startswith("-") else 1.0
+    return sign * CONSTANTS.get(plain.lstrip("+-"), np.nan)
+
+
+def is_constant(shape: str) -> bool:
+    """Return True for a text without digits that is a number or blank."""
+    return shape.strip().lower().lstrip("+-") in CONSTANTS
+
+
+def plain_text(text: str, grammar: NumberGrammar) -> str:
+    """Return a number in plain notation, without its unit.
+
+    >>> plain_text("1,234", NumberGrammar(",")), plain_text("1,234", NumberGrammar(".", ","))
+    ('1.234', '1234')
+    """
+    import pyarrow as pa
+
+    value = float(read_numbers(shaped(pa.array([text])), grammar)[0][0])
+    return f"{value:.15g}"
+
+
+def is_plain(shape: str) -> bool:
+    """Return True for the shape of a number in plain notation."""
+    return PLAIN_SHAPE.fullmatch(shape) is not None
+
+
+def is_number(shape: str) -> bool:
+    """Return True for the shape of a number in some grammar."""
+    number = numeral(shape)
+    return number is not None and any(decimals(number.core, *pair) is not None for pair in PAIRS)
+
+
+@dataclass
+class ShapeFacts:
+    """Facts about the texts of one shape.
+
+    Attributes:
+        count: number of texts
+        row: row of the first text, from 0
+        text: the first text
+        leading_zero: True if some text begins with the digit 0
+        trailing_zero: True if some text ends with the digit 0
+    """
+
+    count: int
+    row: int
+    text: str
+    leading_zero: bool = False
+    trailing_zero: bool = False
+
+
+@dataclass(frozen=True)
+class NumberDecision:
+    """How a column writes its numbers.
+
+    Attributes:
+        grammar: the grammar that reads the most texts
+        n_read: number of texts that it reads
+        n_numbers: number of texts that are numbers in some grammar
+        n_texts: number of texts
+        alternative: another grammar that reads as many texts, but not as the same numbers
+        facts: the texts that the two grammars read differently
+        units: units of the numbers
+    """
+
+    grammar: NumberGrammar
+    n_read: int
+    n_numbers: int
+    n_texts: int
+    alternative: NumberGrammar | None = None
+    facts: ShapeFacts | None = None
+    units: tuple[str, ...] = ()
+
+
+class NumberEvidence:
+    """The shapes of a column's texts, merged over batches: at most ``most`` shapes."""
+
+    def __init__(self, most: int = 10_000) -> None:
+        self.shapes = dict[str, ShapeFacts]()
+        self._most = most
+
+    def add(self, texts: ShapedTexts, row: int) -> None:
+        """Add a batch of texts that begins at this row."""
+        counts = np.bincount(texts.codes + 1, minlength=len(texts.shapes) + 1)[1:]
+        for code, shape in enumerate(texts.shapes):
+            facts = self.shapes.get(shape)
+            if facts is None:
+                if len(self.shapes) >= self._most:
+                    continue
+                first = int(np.argmax(texts.codes == code))
+                facts = ShapeFacts(0, row + first, texts.texts[first].as_py())
+                self.shapes[shape] = facts
+            facts.count += int(counts[code])
+            number = numeral(shape)
+            if number is not None and ONE_SEPARATOR.fullmatch(number.core):
+                digits = texts.digits[texts.codes == code] // 10**number.extra
+                least = 10 ** (count_digits(number.core) - 1)
+                facts.leading_zero |= bool((digits < least).any())
+                facts.trailing_zero |= bool((digits % 10 == 0).any())
+
+    def add_plain(self, texts: Any, values: Float, row: int) -> None:
+        """Add a batch of texts in plain notation, given with their values (n,).
+
+        Only a fraction can tell the decimal mark: one text is enough unless all look like
+        thousands.
+        """
+        import pyarrow.compute as pc
+
+        fractions = (values != np.trunc(values)) & np.isfinite(values)
+        if "9.9" in self.shapes or not fractions.any():
+            return
+        points = pc.match_substring(texts, ".")
+        grouped = pc.match_substring_regex(texts, r"^\s*[+-]?[1-9]\d{0,2}\.\d{3}\s*$")
+        clear = pc.fill_null(pc.and_not(points, grouped), False)
+        chosen = clear if pc.any(clear).as_py() else pc.fill_null(grouped, False)
+        shape = "9.9" if chosen is clear else "9.999"
+        first = pc.index(chosen, True).as_py()
+        if first >= 0 and shape not in self.shapes:
+            self.shapes[shape] = ShapeFacts(1, row + first, texts[first].as_py())
+
+    def count_bounds(self) -> int:
+        """Return the number of texts that are bounds, such as >100."""
+        return sum(
+            facts.count
+            for shape, facts in self.shapes.items()
+            if (number := numeral(shape)) and number.bound
+        )
+
+    def decision(
+        self, decimal: str = "", thousands: str = "", *, points: bool = True
+    ) -> NumberDecision:
+        """Decide how the column writes its numbers.
+
+        Args:
+            decimal: decimal mark that settles an undecided column, or ""
+            thousands: thousands separator that settles an undecided column, or ""
+            points: True if the rest of the file does not use decimal commas, so that numbers such
+                as 1.234 have three decimals
+        """
+        numbers = {shape: number for shape in self.shapes if (number := numeral(shape))}
+        units = Counter[str]()
+        for shape, number in numbers.items():
+            units[number.unit] += self.shapes[shape].count
+        unit = max(sorted(units), key=units.__getitem__, default="")
+        n_numbers = sum(self.shapes[shape].count for shape in numbers if is_number(shape))
+        grammar = NumberGrammar(unit=unit)
+        cores = {
+            shape: number.core for shape, number in numbers.items() if has_unit(number.unit, unit)
+        }
+        pairs = self._best_pairs(cores, unit, points=points)
+        pairs = [pair for pair in pairs if _agrees(pair, decimal, thousands)] or pairs
+        n_constants = sum(facts.count for shape, facts in self.shapes.items() if is_constant(shape))
+        other_pair, facts = self._alternative(pairs, cores)
+        return NumberDecision(
+            replace(grammar, decimal=pairs[0][0], thousands=pairs[0][1]),
+            n_read=self._score(pairs[0], cores) + n_constants,
+            n_numbers=n_numbers + n_constants,
+            n_texts=sum(facts.count for facts in self.shapes.values()),
+            alternative=other_pair
+            and replace(grammar, decimal=other_pair[0], thousands=other_pair[1]),
+            facts=facts,
+            units=tuple(sorted(units)),
+        )
+
+    def _best_pairs(self, cores: Mapping[str, str], unit: str, *, points: bool) -> list[Pair]:
+        """Return the pairs of marks that read the most texts and that the digits do not contradict.
+
+        Args:
+            cores: digits with separators of each shape
+            unit: unit of the column
+            points: True if plain numbers have decimal points
+        """
+        scores = {pair: self._score(pair, cores) for pair in PAIRS}
+        best = max(scores.values())
+        pairs = [pair for pair in PAIRS if scores[pair] == best]
+        if points and all(map(is_plain, cores)):
+            pairs = [pair for pair in pairs if pair[0] == "."] or pairs
+        return [pair for pair in pairs if self._is_plausible(pair, cores, unit)] or pairs
+
+    def _score(self, pair: Pair, cores: Mapping[str, str]) -> int:
+        """Return how many texts a pair of marks reads."""
+        return sum(
+            self.shapes[shape].count
+            for shape, core in cores.items()
+            if decimals(core, *pair) is not None
+        )
+
+    def _is_plausible(self, pair: Pair, cores: Mapping[str, str], unit: str) -> bool:
+        """Return False if the digits contradict a pair of marks: thousands do not begin with 0;
+        writers who omit .000 also omit the last zero of .120; and amounts of dollars do not have
+        three decimals."""
+        has_integers = any(set(core) == {"9"} for core in cores.values())
+        for shape, core in cores.items():
+            facts = self.shapes[shape]
+            if not ONE_SEPARATOR.fullmatch(core):
+                continue
+            if decimals(core, *pair) == 0 and facts.leading_zero:
+                return False
+            if decimals(core, *pair) == 3:
+                if has_integers and facts.trailing_zero:
+                    return False
+                if unit in DOLLARS and pair[0] == ",":
+                    return False
+        return True
+
+    def _alternative(
+        self, pairs: Sequence[Pair], cores: Mapping[str, str]
+    ) -> tuple[Pair | None, ShapeFacts | None]:
+        """Return a pair of marks that reads a text differently from the first pair, and the facts
+        about this text, or None twice."""
+        for pair in pairs[1:]:
+            for shape, core in cores.items():
+                counts = (decimals(core, *pairs[0]), decimals(core, *pair))
+                if None not in counts and counts[0] != counts[1]:
+                    return pair, self.shapes[shape]
+        return None, None
+
+
+def _agrees(pair: Pair, decimal: str, thousands: str) -> bool:
+    """Return True unless the options name other marks."""
+    return (not decimal or pair[0] == decimal) and (not thousands or pair[1] == thousands)
