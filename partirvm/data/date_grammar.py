@@ -84,7 +84,7 @@ DAY = 86_400 * SECOND
 
 
 @dataclass(frozen=True)
-class Layout:
+class DateLayout:
     """The digits of a date in the shape of a text.
 
     Attributes:
@@ -118,7 +118,7 @@ class Layout:
 
 
 @lru_cache(maxsize=1 << 14)
-def layout(shape: str) -> Layout | None:
+def layout(shape: str) -> DateLayout | None:
     """Return the layout of the dates or times of a shape, or None for other texts.
 
     >>> layout("99/99/9999").orders, layout("9 May 9999 99:99").month, layout("9.9")
@@ -139,7 +139,7 @@ def layout(shape: str) -> Layout | None:
     return _layout(match, dated=True)
 
 
-def _layout(match: re.Match[str], *, dated: bool) -> Layout:
+def _layout(match: re.Match[str], *, dated: bool) -> DateLayout:
     """Return the layout of a matched date or time."""
     groups = {name: text for name, text in match.groupdict().items() if text}
     digits = sorted((match.start(name), name, count_digits(text)) for name, text in groups.items())
@@ -150,7 +150,7 @@ def _layout(match: re.Match[str], *, dated: bool) -> Layout:
         if groups["mark"] != ".":
             orders = ORDERS if groups["mark"] == "-" and len(groups["third"]) == 2 else ORDERS[:2]
     zone = groups.get("zone", "")
-    return Layout(
+    return DateLayout(
         fields,
         MONTHS.get(groups.get("name", "").lower(), 0),
         orders,
@@ -190,7 +190,7 @@ def day_of(text: str, order: str) -> str:
     return f"{moment.day} {moment:%B %Y}"
 
 
-def _ticks(place: Layout, values: Mapping[str, Int], order: str) -> tuple[Int, Bool]:
+def _ticks(place: DateLayout, values: Mapping[str, Int], order: str) -> tuple[Int, Bool]:
     """Return the microseconds of dates (n,), and True for those that exist.
 
     Args:
@@ -231,7 +231,7 @@ def _days(years: Int, months: Int, days: Int) -> tuple[Int, Bool]:
     return first + days - 1, exist
 
 
-def _time_ticks(place: Layout, values: Mapping[str, Int]) -> tuple[Int, Bool]:
+def _time_ticks(place: DateLayout, values: Mapping[str, Int]) -> tuple[Int, Bool]:
     """Return the microseconds since midnight in UTC of times (n,), and True for those that
     exist."""
     zero = np.zeros_like(next(iter(values.values())))

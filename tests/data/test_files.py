@@ -16,6 +16,7 @@ from numpy.testing import assert_array_equal
 from partirvm.cli import main
 from partirvm.data import ZarrSource, ingest
 from partirvm.errors import DataError, MemoryLimitError, MissingDataError
+from partirvm.process import settled_memory
 
 N = 60
 RNG = default_rng(4)
@@ -195,13 +196,21 @@ def test_a_sheet_may_begin_further_down_and_end_with_a_total(tmp_path):
     assert "1 row at the end left out: 'Total" in data.notes[str(tmp_path / "t.xlsx")]
 
 
-def test_a_sheet_that_does_not_fit_into_the_memory_limit_is_refused(tmp_path, monkeypatch):
+def padded(path, mebibytes):
+    """Add zeros to a workbook, which are small in the file and count when it is unpacked."""
+    with zipfile.ZipFile(path, "a", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        archive.writestr(f"zeros of {mebibytes} MiB", bytes(mebibytes << 20))
+
+
+def test_a_sheet_that_does_not_fit_into_the_memory_limit_is_refused(tmp_path):
+    """Its cells take four times the unpacked size; at most 256 MiB are unpacked."""
     pytest.importorskip("python_calamine")
     write_sheet(tmp_path / "t.xlsx", TABLE)
-    monkeypatch.setattr("partirvm.data.spreadsheets.CELL_BYTES", 1 << 20)
+    padded(tmp_path / "t.xlsx", 100)
+    limit = settled_memory() + (390 << 20)
     with pytest.raises(MemoryLimitError, match=r"t\.xlsx: ingesting 4 columns needs"):
-        ingest(tmp_path / "t.xlsx", tmp_path / "d.zarr", target="fare")
-    monkeypatch.setattr("partirvm.data.spreadsheets.MOST_BYTES", 1000)
+        ingest(tmp_path / "t.xlsx", tmp_path / "d.zarr", target="fare", memory_limit=limit)
+    padded(tmp_path / "t.xlsx", 157)
     with pytest.raises(MemoryLimitError, match=r"unpacked and would be read whole.*save it as CSV"):
         ingest(tmp_path / "t.xlsx", tmp_path / "d.zarr", target="fare")
 
