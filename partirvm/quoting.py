@@ -139,7 +139,7 @@ def wrapped(text: str, width: int) -> str:
     """
     lines = []
     for line in text.split("\n"):
-        name = re.match(r" *\S+( \S+)?  +", line)
+        name = re.match(r" {6,}| *\S+( \S+)?  +", line)
         indent = " " * (name.end() if name and name.end() < width / 2 else 2)
         how: dict[str, Any] = {
             "subsequent_indent": indent,

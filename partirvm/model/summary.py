@@ -6,8 +6,8 @@ its line of history. So ``model.summary()``, the text after a fit, ``status`` an
 the same.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from html import escape
 from typing import Any
 
@@ -131,6 +131,22 @@ def summarised(facts: Assessment) -> Summary:
         "copies": facts.copies,
     }
     return Summary(doubts_about(facts), tuple(sentences), figures)
+
+
+def from_json(stored: Mapping[str, Any]) -> Assessment:
+    """Return the facts from plain JSON, such as a line of history; unknown fields are ignored."""
+    lists = {
+        "features": tuple(stored.get("features", ())),
+        "levels": tuple((name, count) for name, count in stored.get("levels", ())),
+    }
+    names = {item.name for item in fields(Assessment)}
+    return Assessment(**{k: value for k, value in stored.items() if k in names} | lists)
+
+
+def to_json(summary: Summary) -> dict[str, Any]:
+    """Return a summary as plain JSON: its figures by name, and its sentences."""
+    texts = {"doubts": list(summary.doubts), "sentences": list(summary.sentences)}
+    return {**summary.figures, **texts}
 
 
 def doubts_about(facts: Assessment) -> tuple[str, ...]:

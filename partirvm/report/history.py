@@ -8,6 +8,7 @@ kind's measures are None, so that no view depends on the kind of target. Keys ar
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
+from partirvm.model.summary import from_json, summarised, to_json
 from partirvm.quoting import format_bytes, format_duration
 
 Entry = Mapping[str, Any]
@@ -165,6 +166,9 @@ def figures_of(history: Sequence[Entry], plan: Mapping[str, Any]) -> dict[str, A
     the plan's figures, ``planned_…``.
     """
     last = last_model(history)
+    summary = None
+    if last.get("assessment"):
+        summary = to_json(summarised(from_json(last["assessment"])))
     planned = {"passes": "passes", "seconds": "seconds", "memory": "memory_peak"}
     read = sum(entry.get("pass_rows", 0) for entry in history if entry["kind"] not in MEASURED)
     return {
@@ -172,6 +176,7 @@ def figures_of(history: Sequence[Entry], plan: Mapping[str, Any]) -> dict[str, A
         "n_rows": plan.get("rows"),
         "n_vectors": last.get("vectors"),
         "rounds": last.get("number"),
+        "summary": summary,
         **{
             key: last.get(key)
             for key in (*QUANTITIES, "noise_sd", "noise_vectors", "residuals", "log_evidence")
@@ -193,32 +198,33 @@ def kind_of(entry: Entry, plan: Entry | None = None) -> Kind:
 
 class Column(NamedTuple):
     """A column in the table of fits: title, cell function, and width on a terminal (0: not shown
-    there)."""
+    there); a ``technical`` one is shown there only with details."""
 
     title: str
     cell: Callable[[Entry], str]
     width: int = 0
+    technical: bool = False
 
 
 def columns(kind: Kind, measures: Sequence[str]) -> list[Column]:
     """Return the columns in the table of fits of this kind, including the measures with these
     keys."""
 
-    def fact(title: str, key: str, width: int = 0) -> Column:
-        return Column(title, lambda entry: formatted(entry, key), width)
+    def fact(title: str, key: str, width: int = 0, *, technical: bool = False) -> Column:
+        return Column(title, lambda entry: formatted(entry, key), width, technical)
 
     return [
         Column("round", _name, 5),
         fact("rows used", "rows"),
-        fact("candidates", "candidates", 10),
+        fact("candidates", "candidates", 10, technical=True),
         fact("vectors", "vectors", 7),
         fact(kind.steps, "iterations"),
         *(fact(QUANTITIES[key], key, len(QUANTITIES[key])) for key in measures),
-        fact("log evidence", "log_evidence", 13),
+        fact("log evidence", "log_evidence", 13, technical=True),
         *([Column("noise sd", _noise)] if kind.noise else []),
-        Column("rows/s", rate, 9),
+        Column("rows/s", rate, 9, technical=True),
         fact("time", "seconds", 12),
-        fact("memory", "peak_memory", 9),
+        fact("memory", "peak_memory", 9, technical=True),
         fact("ended", "termination"),
     ]
 
@@ -247,16 +253,17 @@ EXPENDABLE = ("rows/s", "memory", "log evidence", "candidates")
 
 class Lines:
     """Converter of history entries to lines: one for each fit that saved a model, with titles above
-    the rounds' lines."""
+    the rounds' lines; technical columns only with ``details``."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, details: bool = False) -> None:
         self._columns: list[Column] = []
+        self._details = details
 
     def of(self, entry: Entry, width: int = 0) -> list[str]:
         """Return the lines to print for a history entry, with the columns that fit into ``width``
         (0: all columns)."""
         if entry["kind"] == "kernel":
-            return [f"learned again: {entry['text']}"] if entry.get("taken") is not None else []
+            return self._learned_again(entry)
         if not leaves_model(entry):
             return []
         if entry["kind"] == "part":
@@ -266,7 +273,9 @@ class Lines:
         if not self._columns:
             kind = kind_of(entry)
             self._columns = [
-                column for column in columns(kind, kind.shown([entry])[:3]) if column.width
+                column
+                for column in columns(kind, kind.shown([entry])[:3])
+                if column.width and (self._details or not column.technical)
             ]
             for title in EXPENDABLE:
                 if width and sum(column.width + 2 for column in self._columns) > width + 2:
@@ -276,3 +285,12 @@ class Lines:
             *titles,
             "  ".join(f"{column.cell(entry):>{column.width}}" for column in self._columns),
         ]
+
+    def _learned_again(self, entry: Entry) -> list[str]:
+        """Return the line on a kernel that was learned between two rounds; none for the first."""
+        if entry.get("taken") is None:
+            return []
+        if self._details:
+            return [f"learned again: {entry['text']}"]
+        verdict = "better, so the fit continues with it" if entry["taken"] else "not better"
+        return [f"the kernel was learned again from the relevance vectors: {verdict}"]
