@@ -35,8 +35,8 @@ class Termination(Enum):
     )
     EFFORT = (
         "effort",
-        "The fit is complete: twice the work would lower the error only a little (effort decides "
-        "how little).",
+        "The fit is complete: twice the work would lower the error only a little; "
+        "effort='thorough' continues further.",
     )
     EXHAUSTED = (
         "exhausted",

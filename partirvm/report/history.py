@@ -65,8 +65,8 @@ class Measure(NamedTuple):
 
 
 RMSE = Measure("rmse", "RMSE", "Error", "RMSE, in the target's units")
-NLPD = Measure("nlpd", "NLPD", "NLPD", "nats per row")
-LOG_LOSS = Measure("log_loss", "log loss", "Log loss", "nats per row")
+NLPD = Measure("nlpd", "NLPD", "NLPD", "mean negative log density per row")
+LOG_LOSS = Measure("log_loss", "log loss", "Log loss", "mean per row")
 ERROR = Measure("error", "error", "Error", "of rows in a wrong class", format_share)
 
 
@@ -198,33 +198,32 @@ def kind_of(entry: Entry, plan: Entry | None = None) -> Kind:
 
 class Column(NamedTuple):
     """A column in the table of fits: title, cell function, and width on a terminal (0: not shown
-    there); a ``technical`` one is shown there only with details."""
+    there)."""
 
     title: str
     cell: Callable[[Entry], str]
     width: int = 0
-    technical: bool = False
 
 
 def columns(kind: Kind, measures: Sequence[str]) -> list[Column]:
     """Return the columns in the table of fits of this kind, including the measures with these
     keys."""
 
-    def fact(title: str, key: str, width: int = 0, *, technical: bool = False) -> Column:
-        return Column(title, lambda entry: formatted(entry, key), width, technical)
+    def fact(title: str, key: str, width: int = 0) -> Column:
+        return Column(title, lambda entry: formatted(entry, key), width)
 
     return [
         Column("round", _name, 5),
         fact("rows used", "rows"),
-        fact("candidates", "candidates", 10, technical=True),
+        fact("candidates", "candidates", 10),
         fact("vectors", "vectors", 7),
         fact(kind.steps, "iterations"),
         *(fact(QUANTITIES[key], key, len(QUANTITIES[key])) for key in measures),
-        fact("log evidence", "log_evidence", 13, technical=True),
+        fact("log evidence", "log_evidence", 13),
         *([Column("noise sd", _noise)] if kind.noise else []),
-        Column("rows/s", rate, 9, technical=True),
+        Column("rows/s", rate, 9),
         fact("time", "seconds", 12),
-        fact("memory", "peak_memory", 9, technical=True),
+        fact("memory", "peak_memory", 9),
         fact("ended", "termination"),
     ]
 
@@ -248,7 +247,7 @@ def rate(entry: Entry) -> str:
 
 
 EXPENDABLE = ("rows/s", "memory", "log evidence", "candidates")
-"""Titles of the columns that a narrow terminal omits, in this order."""
+"""Titles of the columns that a narrow terminal omits, in this order, and that need ``details``."""
 
 
 class Lines:
@@ -275,7 +274,7 @@ class Lines:
             self._columns = [
                 column
                 for column in columns(kind, kind.shown([entry])[:3])
-                if column.width and (self._details or not column.technical)
+                if column.width and (self._details or column.title not in EXPENDABLE)
             ]
             for title in EXPENDABLE:
                 if width and sum(column.width + 2 for column in self._columns) > width + 2:

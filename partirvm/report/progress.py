@@ -13,6 +13,7 @@ from typing import Any, TextIO
 
 from partirvm.core.updates import StepInfo
 from partirvm.fit.driver import Watcher
+from partirvm.planning.plan import brief_plan
 from partirvm.process import peak_memory
 from partirvm.quoting import counted, format_bytes, format_duration, printable, wrapped
 from partirvm.report.history import MEASURED, Lines, leaves_model
@@ -154,7 +155,7 @@ class Progress(Watcher):
         """Receive the plan before the fit starts."""
         self.memory_limit = plan.machine.limit
         self._set_phase("starting", 0, 0, "")
-        self.note(str(plan) if self._details else plan.brief)
+        self.note(str(plan) if self._details else brief_plan(str(plan)))
         for callback in self.callbacks:
             callback.on_plan(plan)
 

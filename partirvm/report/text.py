@@ -75,20 +75,18 @@ def summary_rows(facts: Mapping[str, Any]) -> list[tuple[str, str | None]]:
 
 
 def brief_rows(facts: Mapping[str, Any]) -> list[tuple[str, str | None]]:
-    """Return what a newcomer wants to know of a model as pairs of name and text: its summary or,
-    without one, its vectors and errors; time and memory."""
-    technical = figure_rows(facts)
+    """Return the figures of a model that need no knowledge of the method: time and memory and, if
+    there is no summary, vectors and errors."""
     shown = {"time", "memory"}
-    summary = summary_rows(facts)
-    if not summary:
+    if not facts.get("summary"):
         shown |= {"vectors", "training error", "held-out error"}
-    return [*summary, *((name, text) for name, text in technical if name in shown)]
+    return [(name, text) for name, text in figure_rows(facts) if name in shown]
 
 
 def status_rows(facts: Mapping[str, Any], *, details: bool = False) -> list[tuple[str, str]]:
     """Return the state and result of a job or of one of its targets, from ``job_facts``, as pairs
     of name and text; ``details`` add evidence, passes and more."""
-    figures = [*summary_rows(facts), *figure_rows(facts)] if details else brief_rows(facts)
+    figures = figure_rows(facts) if details else brief_rows(facts)
     strategy = facts["strategy"] and f"{facts['strategy']}, {counted(facts['fits'], 'fit')}"
     attempt = f", attempt {facts['attempt']}" if facts["attempt"] > 1 else ""
     pairs: list[tuple[str, str | None]] = [
@@ -98,6 +96,7 @@ def status_rows(facts: Mapping[str, Any], *, details: bool = False) -> list[tupl
         ("now", facts["doing"]),
         ("workers", lost_workers_text(facts.get("lost_workers", {}))),
         ("strategy", strategy if details else None),
+        *summary_rows(facts),
         *figures,
         ("versions", facts.get("versions")),
         ("ended" if Status(facts["status"]).final else "advice", facts["advice"]),
