@@ -267,11 +267,11 @@ def _error(facts: Assessment) -> str:
 
 def _scored(facts: Assessment) -> str:
     """Return text on the rows that were scored."""
-    rows = f"{facts.n_scored:,} {facts.rows} rows"
+    count = f"{facts.n_scored:,}"
     return {
-        "left-out": f" on {rows}, each predicted without using it",
-        "held-out": f" on {rows} (the validation data)",
-        "training": f" on the {rows}; expect larger errors on new rows",
+        "left-out": f" on {count} left-out rows, each predicted without using it",
+        "held-out": f" on {count} rows of validation data",
+        "training": f" on the {count} training rows, and less on new rows",
     }[facts.rows]
 
 

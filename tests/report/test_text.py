@@ -200,21 +200,21 @@ def invoke(*arguments):
 
 
 def test_comparisons_show_the_parameters_that_differ(folder):
-    text = invoke("compare", folder / "narrow", folder / "wide")
+    text = invoke("compare", folder / "wide", folder / "narrow")
     lines = {line.split("  ")[0]: line.split()[-2:] for line in text.splitlines() if line}
-    # ranked: the narrow kernel has the larger error on held-out rows
-    assert text.splitlines()[0].split() == ["wide", "narrow"]
-    summaries = [job_facts(open_job(str(folder / job)))["summary"] for job in ("wide", "narrow")]
+    names = ("narrow", "wide")  # in the order of their errors
+    assert text.splitlines()[0].split() == [*names]
+    summaries = [job_facts(open_job(str(folder / job)))["summary"] for job in names]
     assert [float(cell) for cell in lines["RMSE"]] == pytest.approx(
         [summary["rmse"] for summary in summaries], rel=5e-3
     )
     assert summaries[0]["rmse"] < summaries[1]["rmse"]
     assert "judged on different rows" in text
     for name, key in (("vectors", "vectors"), ("training RMSE", "train_rmse")):
-        found = [open_job(str(folder / job)).progress()[key] for job in ("wide", "narrow")]
+        found = [open_job(str(folder / job)).progress()[key] for job in names]
         assert [float(cell) for cell in lines[name]] == pytest.approx(found, rel=1e-3)
-    assert lines["--gamma"] == ["0.5", "4.0"]
-    assert lines["held-out RMSE"][0] == "–"
+    assert lines["--gamma"] == ["4.0", "0.5"]
+    assert lines["held-out RMSE"][1] == "–"
     assert "--partition-size" not in text
     found = job_facts(open_job(str(folder / "wide")))
     assert compare_text([found]).splitlines()[0].strip() == "wide"
