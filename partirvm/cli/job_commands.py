@@ -335,10 +335,10 @@ def export(
 @click.argument("locations", nargs=-1, required=True, metavar="JOB JOB...")
 @takes("--details", "--json")
 def compare(locations: tuple[str, ...], as_json: bool) -> None:
-    """Compare jobs: the best first, with errors, intervals, time and differing parameters.
+    """Compare jobs by their errors on left-out rows.
 
-    Jobs are ranked by the error of their last model on left-out rows (or on validation data), and
-    the text says where the rows differ. --details adds evidence, passes and memory. To compare
+    The jobs are ranked by the error of their last model on left-out rows, or on validation data; the
+    text says where these rows differ. --details adds evidence, passes and memory. To compare
     models on the same test rows, run `evaluate` for each of them.
 
     \b

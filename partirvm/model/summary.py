@@ -301,7 +301,8 @@ def _features(facts: Assessment) -> list[str]:
     if facts.n_features == 1:
         return []
     if count == facts.n_features:
-        return [f"All {count:,} features matter, in this order: {names}."]
+        every = "Both" if count == 2 else f"All {count:,}"
+        return [f"{every} features matter, in this order: {names}."]
     verb = "matters" if count == 1 else "matter"
     return [f"{count:,} of {facts.n_features:,} features {verb}, in this order: {names}."]
 

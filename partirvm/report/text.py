@@ -374,6 +374,23 @@ def _remark_on_rank(jobs: Sequence[dict[str, Any]]) -> str:
     return "The first job has the lowest error on rows that its fit did not use."
 
 
+COMPARED = {
+    "n_rows": "rows",
+    "rho": "sparseness ρ",
+    "n_vectors": "vectors",
+    "seconds": "time",
+    **QUANTITIES,
+    "peak_memory": "memory",
+    "planned_seconds": "planned time",
+}
+"""Titles in ``compare`` of facts whose names are not words."""
+
+OF_JOBS = {"job", "since", "attempt", "reason", "doing", "advice", "data", "parameters", "versions"}
+OF_LAST_FIT = {"lost_workers", "kind", "number", "level", "candidates", "vectors", "model"}
+NOT_COMPARED = OF_JOBS | OF_LAST_FIT | {"summary"}
+"""Facts that ``compare`` does not show, or shows in another form."""
+
+
 def compare_text(
     jobs: Sequence[dict[str, Any]], spell: Callable[[str], str] = str, *, details: bool = False
 ) -> str:
@@ -385,62 +402,34 @@ def compare_text(
         spell: returns how a parameter is named
         details: True for all facts, False for those that need no knowledge of the method
     """
-    titles = {
-        "n_rows": "rows",
-        "rho": "sparseness ρ",
-        "n_vectors": "vectors",
-        "seconds": "time",
-        **QUANTITIES,
-    }
-    titles |= {"peak_memory": "memory", "planned_seconds": "planned time"}
-    others = {
-        "job",
-        "since",
-        "attempt",
-        "reason",
-        "doing",
-        "advice",
-        "data",
-        "parameters",
-        "versions",
-    }
-    others |= {
-        "lost_workers",
-        "kind",
-        "number",
-        "level",
-        "candidates",
-        "vectors",
-        "model",
-    }  # fields of the last fit
-    others |= {"summary", *(set() if details else TECHNICAL)}
-    keys = [key for key in jobs[0] if key not in others]
+    hidden = NOT_COMPARED if details else NOT_COMPARED | TECHNICAL
+    keys = [key for key in jobs[0] if key not in hidden]
     qualities = [quality_of(job) for job in jobs]
     rows = [
         [title, *(_quality_text(title, quality[title]) for quality in qualities)]
         for title in qualities[0]
     ]
     rows += [
-        [titles.get(key, key.replace("_", " ")), *(formatted(job, key) for job in jobs)]
+        [COMPARED.get(key, key.replace("_", " ")), *(formatted(job, key) for job in jobs)]
         for key in keys
     ]
-    parameters = {
-        name: [job["parameters"].get(name) for job in jobs] for name in jobs[0]["parameters"]
-    }
-    parameters["data"] = [job["data"] for job in jobs]
-    differ = {
-        name: values
-        for name, values in parameters.items()
-        if any(value != values[0] for value in values)
-    }
-    rows += [
-        [spell(name), *(named(parameter_text(name, setting)) for setting in values)]
-        for name, values in differ.items()
-    ]
+    rows += _differing_parameters(jobs, spell)
     header = ("", *(job["job"].rstrip("/").rpartition("/")[2] for job in jobs))
     table = aligned(header, [row for row in rows if set(row[1:]) != {MISSING}])
     remark = f"\n\n{_remark_on_rank(jobs)}" if len(jobs) > 1 else ""
     return printable(table + remark, keep="\n")
+
+
+def _differing_parameters(
+    jobs: Sequence[dict[str, Any]], spell: Callable[[str], str]
+) -> list[list[str]]:
+    """Return a row with the value of each job for each parameter that differs."""
+    rows = []
+    for name in (*jobs[0]["parameters"], "data"):
+        values = [{**job["parameters"], "data": job["data"]}.get(name) for job in jobs]
+        if any(value != values[0] for value in values):
+            rows.append([spell(name), *(named(parameter_text(name, value)) for value in values)])
+    return rows
 
 
 def _quality_text(title: str, value: Any) -> str:
