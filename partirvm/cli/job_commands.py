@@ -337,9 +337,9 @@ def export(
 def compare(locations: tuple[str, ...], as_json: bool) -> None:
     """Compare jobs by their errors on left-out rows.
 
-    The jobs are ranked by the error of their last model on left-out rows, or on validation data; the
-    text says where these rows differ. --details adds evidence, passes and memory. To compare
-    models on the same test rows, run `evaluate` for each of them.
+    The jobs are ranked by the error of their last model on left-out rows, or on validation data.
+    --details adds evidence, passes and memory. To compare models on the same test rows, run
+    `evaluate` for each of them.
 
     \b
     Example:
