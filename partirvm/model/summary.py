@@ -177,7 +177,7 @@ def _copies(facts: Assessment) -> str:
     if facts.copies < MANY_COPIES or facts.rows == "held-out":
         return ""
     return (
-        f"about {_percent(facts.copies)} of the rows are exact copies of others, so copies of a "
+        f"about {percent(facts.copies)} of the rows are exact copies of others, so copies of a "
         "left-out row remain in the fit and the figures may be too good. If the copies are "
         "mistakes, drop them and fit again."
     )
@@ -227,9 +227,9 @@ def _quality(facts: Assessment) -> list[str]:
     sentences = []
     if "accuracy" in figures:
         sentences.append(
-            f"Accuracy {_percent(figures['accuracy'])}{_scored(facts)} (always predicting "
+            f"Accuracy {percent(figures['accuracy'])}{_scored(facts)} (always predicting "
             f"{quoted(facts.largest_class)}, the largest class: "
-            f"{_percent(figures['largest_share'])})."
+            f"{percent(figures['largest_share'])})."
         )
         sentences.append(
             f"Log loss {figures['log_loss']:.3g} (predicting the frequencies of the classes: "
@@ -238,16 +238,16 @@ def _quality(facts: Assessment) -> list[str]:
     if "ece" in figures:
         chance = ""
         if "ece_by_chance" in figures:
-            chance = f" (by chance alone: {_percent(figures['ece_by_chance'])})"
+            chance = f" (by chance alone: {percent(figures['ece_by_chance'])})"
         sentences.append(
             "Predicted probabilities differ from observed frequencies by "
-            f"{_percent(figures['ece'])} on average{chance}."
+            f"{percent(figures['ece'])} on average{chance}."
         )
     if "rmse" in figures:
         sentences.append(_error(facts))
     if "coverage_95" in figures:
         sentences.append(
-            f"The 95 % intervals contain {_percent(figures['coverage_95'])} of these rows."
+            f"The 95 % intervals contain {percent(figures['coverage_95'])} of these rows."
         )
     return sentences
 
@@ -307,10 +307,10 @@ def _features(facts: Assessment) -> list[str]:
     return [f"{count:,} of {facts.n_features:,} features {verb}, in this order: {names}."]
 
 
-def _percent(share: float) -> str:
+def percent(share: float) -> str:
     """Format a fraction as a percentage with three digits.
 
-    >>> _percent(0.9483), _percent(0.0182), _percent(1.0)
+    >>> percent(0.9483), percent(0.0182), percent(1.0)
     ('94.8 %', '1.8 %', '100 %')
     """
     return f"{100 * share:.1f} %".replace("100.0", "100")

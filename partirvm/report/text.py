@@ -8,6 +8,7 @@ from itertools import compress
 from typing import Any
 
 from partirvm.jobs.state import JobState, Status, lost_workers_of
+from partirvm.model.summary import percent
 from partirvm.planning.plan import brief_plan
 from partirvm.process import package_versions
 from partirvm.quoting import (
@@ -311,8 +312,12 @@ TECHNICAL = {
     "planned_passes",
     "planned_seconds",
     "planned_memory",
+    "noise_sd",
+    "noise_vectors",
+    *QUANTITIES,
 }
-"""Facts that ``compare`` shows only with details."""
+"""Facts that ``compare`` shows only with details; errors on training rows and the noise are those
+of the vectors alone."""
 
 
 def quality_of(job: Mapping[str, Any]) -> dict[str, Any]:
@@ -320,6 +325,7 @@ def quality_of(job: Mapping[str, Any]) -> dict[str, Any]:
     ``job_facts``."""
     summary = job.get("summary") or {}
     return {
+        "rank": job.get("rank"),
         "judged on": f"{summary['n_scored']:,} {summary['rows']} rows" if summary else None,
         "RMSE": summary.get("rmse"),
         "R²": summary.get("r2"),
@@ -333,10 +339,10 @@ def quality_of(job: Mapping[str, Any]) -> dict[str, Any]:
 QUALITY_FORMS: dict[str, Callable[[float], str]] = {
     "RMSE": format_number,
     "R²": "{:.3f}".format,
-    "in 95 % intervals": "{:.1%}".format,
+    "in 95 % intervals": percent,
     "log loss": "{:.3g}".format,
-    "accuracy": "{:.1%}".format,
-    "calibration error": "{:.1%}".format,
+    "accuracy": percent,
+    "calibration error": percent,
 }
 """Formats of the figures of ``quality_of`` by title."""
 
@@ -387,7 +393,7 @@ COMPARED = {
 
 OF_JOBS = {"job", "since", "attempt", "reason", "doing", "advice", "data", "parameters", "versions"}
 OF_LAST_FIT = {"lost_workers", "kind", "number", "level", "candidates", "vectors", "model"}
-NOT_COMPARED = OF_JOBS | OF_LAST_FIT | {"summary"}
+NOT_COMPARED = OF_JOBS | OF_LAST_FIT | {"summary", "rank"}
 """Facts that ``compare`` does not show, or shows in another form."""
 
 

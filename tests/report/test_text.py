@@ -200,7 +200,7 @@ def invoke(*arguments):
 
 
 def test_comparisons_show_the_parameters_that_differ(folder):
-    text = invoke("compare", folder / "wide", folder / "narrow")
+    text = invoke("compare", folder / "wide", folder / "narrow", "--details")
     lines = {line.split("  ")[0]: line.split()[-2:] for line in text.splitlines() if line}
     names = ("narrow", "wide")  # in the order of their errors
     assert text.splitlines()[0].split() == [*names]
@@ -215,6 +215,10 @@ def test_comparisons_show_the_parameters_that_differ(folder):
         assert [float(cell) for cell in lines[name]] == pytest.approx(found, rel=1e-3)
     assert lines["--gamma"] == ["4.0", "0.5"]
     assert lines["held-out RMSE"][1] == "–"
+    assert lines["rank"] == ["1", "2"]
+    brief = invoke("compare", folder / "wide", folder / "narrow")
+    assert set(brief.splitlines()) < set(text.splitlines())
+    assert not re.search("evidence|training|passes", brief)
     assert "--partition-size" not in text
     found = job_facts(open_job(str(folder / "wide")))
     assert compare_text([found]).splitlines()[0].strip() == "wide"
