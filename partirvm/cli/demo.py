@@ -263,7 +263,8 @@ def errors_of_squares(errors: Float, cells: Int) -> Float:
     means = np.full(count, np.nan)
     np.divide(sums, numbers, out=means, where=numbers > 0)
     blocks = np.sqrt(means).reshape(-1, across)
-    return np.kron(blocks, np.ones((SQUARE, SQUARE)))[:height, :width]
+    cells_of_squares = np.kron(blocks, np.ones((SQUARE, SQUARE)))
+    return np.asarray(cells_of_squares[:height, :width], dtype=np.float64)
 
 
 def _draw_map(axis: Any, map_: Map, terrain: Terrain) -> None:

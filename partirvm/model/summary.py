@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from partirvm.quoting import counted, format_bytes, format_number, listed, named, quoted
+from partirvm.quoting import counted, format_bytes, format_number, named, quoted
 
 LEAST_RELEVANCE = 1e-3
 """Share of the variance of the predictions from which a feature counts as relevant."""
@@ -297,7 +297,9 @@ def _features(facts: Assessment) -> list[str]:
     count = len(facts.features)
     if not count:
         return []
-    names = listed(facts.features, NAMED_FEATURES)
+    names = ", ".join(map(named, facts.features[:NAMED_FEATURES]))
+    if count > NAMED_FEATURES:
+        names = f"{names} and others"
     if facts.n_features == 1:
         return []
     if count == facts.n_features:

@@ -19,6 +19,7 @@ from partirvm.options import Request
 from partirvm.storage import Folder
 from partirvm.storage.records import read_json, to_json
 from partirvm.strategies import working_set
+from partirvm.strategies.stopping import PATIENCE
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning"),
@@ -148,8 +149,9 @@ def test_a_stop_by_validation_goes_on_only_when_asked(tmp_path):
     for changes in ({}, {"max_rounds": max(rounds)}):
         with pytest.raises(DoneError):
             job.requeue(**changes)
-    assert job.resume(max_rounds=max(rounds) + 1).wait(120) is Status.DONE
+    assert job.resume(max_rounds=max(rounds) + 9).wait(120) is Status.DONE
     state = job.state()
     again = [entry["number"] for entry in state.history if entry["kind"] == "round"]
-    assert max(again) == max(rounds) + 1
-    assert state.reason == "rounds"
+    assert max(again) == max(rounds) + PATIENCE
+    assert state.reason == "validation"
+    assert state.history[-1]["held_out_rmse"] == outcome.history[-1]["held_out_rmse"]

@@ -188,6 +188,9 @@ def test_left_out_figures_hold_on_new_rows(regression, tmp_path):
     assert_allclose(figures["coverage_95"], inside, atol=0.03)
     save_model(model.model_, tmp_path / "model")
     assert load_model(tmp_path / "model").summary() == summary
+    assert all(sentence in model._repr_html_() for sentence in summary.sentences)
+    assert summary._repr_html_() in model._repr_mimebundle_()["text/html"]
+    assert "left-out" not in RVMRegressor()._repr_html_()
     assert model.history_[-1]["assessment"] == asdict(model.model_.assessment)
     pruned = model.prune(3).model_.summary()
     assert "rmse" not in pruned.figures
