@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import compress
 from typing import Any
 
+from partirvm.core.termination import Termination
 from partirvm.jobs.state import JobState, Status, lost_workers_of
 from partirvm.model.summary import percent
 from partirvm.planning.plan import brief_plan
@@ -185,6 +186,9 @@ TITLES = (
 EXPENDABLE = ("fits", "time", "since")
 """Titles of the columns that are omitted from the table of jobs on a narrow terminal."""
 
+COMPLETE = {Termination.CONVERGED.value, Termination.EFFORT.value, Termination.EXHAUSTED.value}
+"""Reasons of fits that ended by themselves; `partirvm status` explains each."""
+
 NARROW = 110
 """Number of columns below which a terminal is narrow."""
 
@@ -221,7 +225,7 @@ def _job_row(job: dict[str, Any]) -> list[str]:
         *errors,
         formatted(job, "seconds"),
         moment(job["since"]),
-        job["reason"],
+        "complete" if job["reason"] in COMPLETE else job["reason"],
     ]
 
 
