@@ -214,7 +214,7 @@ def test_a_fit_and_its_saved_model_use_the_coordinates(tmp_path):
     model.fit(frame(X, 13), y)
     new, t, _ = planted(400, 12, noise=0.0)
     assert rmse(model.predict(frame(new, 13)), t) < 0.1
-    assert any(note.startswith("c: ") and "of 13 levels" in note for note in model.plan_.notes)
+    assert any(note.startswith("c: ") and "its 13 levels" in note for note in model.plan_.notes)
     assert model.model_.design.scaling.embedded == [1]
     save_model(model, tmp_path / "model")
     assert_array_equal(
