@@ -139,7 +139,7 @@ def wrapped(text: str, width: int) -> str:
     """
     lines = []
     for line in text.split("\n"):
-        name = re.match(r" *\S+( \S+)?  +", line)
+        name = re.match(r" {6,}| *\S+( \S+)?  +", line)
         indent = " " * (name.end() if name and name.end() < width / 2 else 2)
         how: dict[str, Any] = {
             "subsequent_indent": indent,
@@ -168,6 +168,15 @@ def counted(number: int, noun: str) -> str:
     """
     plural = "es" if noun.endswith("s") else "s"
     return f"{number:,} {noun}" + plural * (number != 1)
+
+
+def format_number(value: float) -> str:
+    """Format a number with three digits, or without decimals from 1,000 up.
+
+    >>> format_number(0.012345), format_number(8.0), format_number(12345.6), format_number(2e12)
+    ('0.0123', '8.00', '12,346', '2.00e+12')
+    """
+    return f"{value:,.0f}" if 1000 <= abs(value) < 1e9 else f"{value:#.3g}".rstrip(".")
 
 
 def format_bytes(number: float) -> str:

@@ -47,18 +47,22 @@ print(f"standard deviation of the heights: {y.std():.1f} m")
 print(f"RMSE on the {len(test):,} test cells: {np.sqrt(np.mean(error[test] ** 2)):.1f} m")
 print(f"test cells inside the 95 % interval: {inside:.1%}")
 
-# %% Panels a and b share one scale, and so do panels c and d. Panel d shows absolute errors, so
-# that they can be compared with the standard deviation. The shared scale of c and d is capped at
-# the 99th percentile of the errors.
+# %% Panels a and b share one scale, and so do panels c and d. Panel d shows absolute errors of the
+# test cells, which the fit has not seen, so that they can be compared with the standard deviation;
+# training cells are blank. The shared scale of c and d is capped at the 99th percentile of the
+# errors.
+
+test_error = np.full(len(y), np.nan)
+test_error[test] = np.abs(error[test])
 
 aspect = 1 / np.cos(np.radians((south + north) / 2))
 heights = {"cmap": "cividis", "vmin": y.min(), "vmax": y.max()}
-errors = {"cmap": "magma", "vmin": 0, "vmax": np.quantile(np.abs(error), 0.99)}
+errors = {"cmap": "magma", "vmin": 0, "vmax": np.nanquantile(test_error, 0.99)}
 panels = [
     ("a  Terrain and relevance vectors", height, heights),
     ("b  Predicted mean", mean.reshape(height.shape), heights),
     ("c  Predicted standard deviation", std.reshape(height.shape), errors),
-    ("d  Absolute error", np.abs(error).reshape(height.shape), errors),
+    ("d  Absolute error of test cells", test_error.reshape(height.shape), errors),
 ]
 
 figure, axes = plt.subplots(2, 2, figsize=(9, 8), sharex=True, sharey=True, layout="constrained")

@@ -14,7 +14,7 @@ import partirvm as package
 from partirvm import jobs
 from partirvm.cli import job_commands, options
 from partirvm.cli.options import GroupedCommand, as_flags, takes
-from partirvm.cli.running import cluster, in_foreground, show, shown_progress
+from partirvm.cli.running import cluster, in_foreground, show, shown_progress, wants_details
 from partirvm.options import TABLE
 from partirvm.quoting import counted, listed, named
 
@@ -276,15 +276,15 @@ def _described(dataset: Any, target: str | None) -> str:
 
 
 @partirvm.command(cls=GroupedCommand)
-@takes("data", options.fit_options, "--json", "--help-all")
+@takes("data", options.fit_options, "--details", "--json", "--help-all")
 def plan(
     data: str, validation: str | None, scheduler: str | None, as_json: bool, **choices: Any
 ) -> None:
     """Show what a fit would do, without running it.
 
-    Prints the number of candidates per fit and how it was chosen, the passes over the rows, and the
-    estimated time and memory. Takes the same options as `fit` and refuses whatever `fit` would
-    refuse.
+    Prints the size of the data, how rows become candidates, and the estimated time and memory; with
+    --details, also the learned kernel, the passes over the rows and what takes the memory. Takes
+    the same options as `fit` and refuses whatever `fit` would refuse.
 
     \b
     Example:
@@ -298,7 +298,8 @@ def plan(
             client=client,
             watcher=progress,
         )
-    show(made.to_json(), as_flags(str(made)), as_json)
+    text = str(made) if wants_details() else made.brief
+    show(made.to_json(), as_flags(text), as_json)
 
 
 @partirvm.command(cls=GroupedCommand)
@@ -307,7 +308,7 @@ def plan(
     click.option(
         "--verify", is_flag=True, help="First read the whole dataset and verify its checksums."
     ),
-    *("--detach", "--overwrite", "--quiet", "--json", "--help-all"),
+    *("--detach", "--overwrite", "--details", "--quiet", "--json", "--help-all"),
 )
 def fit(
     data: str, job: str, validation: str | None, scheduler: str | None, detach: bool, **choices: Any

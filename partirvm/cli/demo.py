@@ -58,6 +58,10 @@ class Map(NamedTuple):
     highest: float
 
 
+SQUARE = 8
+"""Width of the squares of cells whose test errors are drawn; each has about six test cells."""
+
+
 def load_terrain() -> Terrain:
     """Return the elevation model. Raises ``UsageError`` without matplotlib."""
     try:
@@ -204,7 +208,7 @@ def _own_folder(output: str) -> Path:
 
 def draw(terrain: Terrain, job: str, prediction: str, path: Path) -> None:
     """Write the picture: terrain with relevance vectors, predicted mean, its standard deviation,
-    and errors.
+    and the errors of the test cells.
 
     Args:
         terrain: the elevation model.
@@ -241,13 +245,39 @@ def _maps(terrain: Terrain, prediction: str, n_vectors: int) -> list[Map]:
     mean = np.asarray(arrays["mean"]).reshape(heights.shape)
     std = np.asarray(arrays["std"]).reshape(heights.shape)
     low, high = np.quantile(heights, [0.005, 0.995])
-    error = float(np.quantile(np.abs(mean - heights), 0.99))
+    errors = errors_of_squares(mean - heights, _parts(heights.size)["test"])
+    highest = float(np.nanquantile(errors, 0.99))
     return [
         Map(f"Terrain (m) and {n_vectors:,} relevance vectors", heights, "terrain", low, high),
         Map("Predicted mean (m)", mean, "terrain", low, high),
-        Map("Predicted standard deviation (m)", std, "magma", 0.0, error),
-        Map("Predicted mean − terrain (m)", mean - heights, "RdBu_r", -error, error),
+        Map("Predicted standard deviation (m)", std, "magma", 0.0, highest),
+        Map(f"RMSE of test cells, by {SQUARE} × {SQUARE} cells (m)", errors, "magma", 0.0, highest),
     ]
+
+
+def errors_of_squares(errors: Float, cells: Int) -> Float:
+    """Return the root mean squared error of some cells in each square of ``SQUARE`` × ``SQUARE``
+    cells, (h, w); NaN for a square without such a cell.
+
+    >>> errors_of_squares(np.full((3, 2), 3.0), np.array([0, 3]))[2]
+    array([3., 3.])
+
+    Args:
+        errors: errors of all cells (h, w)
+        cells: positions of the cells that count, in the order of rows
+    """
+    height, width = errors.shape
+    rows, columns = np.unravel_index(cells, errors.shape)
+    across = -(-width // SQUARE)
+    squares = across * (rows // SQUARE) + columns // SQUARE
+    count = across * -(-height // SQUARE)
+    sums = np.bincount(squares, errors[rows, columns] ** 2, minlength=count)
+    numbers = np.bincount(squares, minlength=count)
+    means = np.full(count, np.nan)
+    np.divide(sums, numbers, out=means, where=numbers > 0)
+    blocks = np.sqrt(means).reshape(-1, across)
+    cells_of_squares = np.kron(blocks, np.ones((SQUARE, SQUARE)))
+    return np.asarray(cells_of_squares[:height, :width], dtype=np.float64)
 
 
 def _draw_map(axis: Any, map_: Map, terrain: Terrain) -> None:

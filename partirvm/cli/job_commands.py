@@ -18,6 +18,7 @@ from partirvm.cli.running import (
     in_foreground,
     show,
     show_status,
+    wants_details,
     width_of,
 )
 from partirvm.errors import DoneError, JobFailedError, MissingDataError, PartirvmError
@@ -36,15 +37,16 @@ def detached(opened: jobs.Job, as_json: bool) -> int:
 @takes(
     "job",
     click.option("--follow", is_flag=True, help="Print each round until the job ends."),
-    "--json",
+    *("--details", "--json"),
 )
 def status(job: str, follow: bool, as_json: bool) -> int:
-    """Show the status of a job, the reason for it and the last round.
+    """Show the status of a job, and how good its model is.
 
     A job is queued, running, aborting, aborted, failed, interrupted (its process is gone), done or
-    cancelled. The command works on any machine that can read the job folder. With --follow, Ctrl-C
-    ends only this command, and the exit status is the same as for `wait`. With --follow and --json,
-    the command prints one line per round.
+    cancelled. The model's errors come from rows that were left out of the fit; --details adds
+    evidence, passes and more. The command works on any machine that can read the job folder. With
+    --follow, Ctrl-C ends only this command, and the exit status is the same as for `wait`. With
+    --follow and --json, the command prints one line per round.
 
     \b
     Examples:
@@ -58,7 +60,9 @@ def status(job: str, follow: bool, as_json: bool) -> int:
         show_status(opened, as_json)
         return ExitStatus.DONE
     try:
-        for line in followed(opened.follow(), as_json, width_of(sys.stdout)):
+        width = width_of(sys.stdout)
+        details = wants_details()
+        for line in followed(opened.follow(), as_json, width, details=details):
             click.echo(line) if as_json else echo(as_flags(line))
     except KeyboardInterrupt:
         echo(f"stopped following the job; {job} is still running", err=True)
@@ -172,7 +176,7 @@ again = takes(
         metavar="DATA",
         help="New location of the held-out dataset, if it was moved.",
     ),
-    *("--scheduler", "--detach", "--quiet", "--json"),
+    *("--scheduler", "--detach", "--details", "--quiet", "--json"),
 )
 """Options of the commands that rerun a job."""
 
@@ -329,12 +333,13 @@ def export(
 
 @click.command()
 @click.argument("locations", nargs=-1, required=True, metavar="JOB JOB...")
-@takes("--json")
+@takes("--details", "--json")
 def compare(locations: tuple[str, ...], as_json: bool) -> None:
-    """Compare jobs: models, errors, work and parameters.
+    """Compare jobs by their errors on left-out rows.
 
-    The errors refer to the last model, on the training rows and on the held-out rows of the fit. To
-    compare models on the same test rows, run `evaluate` for each of them.
+    The jobs are ranked by the error of their last model on left-out rows, or on validation data.
+    --details adds evidence, passes and memory. To compare models on the same test rows, run
+    `evaluate` for each of them.
 
     \b
     Example:
@@ -343,7 +348,9 @@ def compare(locations: tuple[str, ...], as_json: bool) -> None:
     from partirvm.report import text
 
     facts = [text.job_facts(jobs.open_job(job)) for job in locations]
-    show(facts, text.compare_text(facts, lambda name: FLAGS.get(name, name)), as_json)
+    facts = text.ranked(facts)
+    table = text.compare_text(facts, lambda name: FLAGS.get(name, name), details=wants_details())
+    show(facts, table, as_json)
 
 
 VERBS = (status, list_jobs, wait, abort, cancel, resume, update, compare, report, export)

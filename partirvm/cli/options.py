@@ -163,6 +163,14 @@ def _show_all(ctx: click.Context, _: click.Parameter, requested: bool) -> None:
         ctx.exit()
 
 
+DETAILS = "partirvm.details"
+"""Key in a command's context that is true if technical details are printed."""
+
+
+def _ask_for_details(ctx: click.Context, _: click.Parameter, requested: bool) -> None:
+    ctx.meta[DETAILS] = requested
+
+
 VALUES = {
     "--scheduler": (
         "ADDRESS",
@@ -201,6 +209,13 @@ SHARED: dict[str, Callable[[Any], Any]] = {
     ),
     "--reason": click.option(
         "--reason", default="", help="Reason for ending the job; stored with the job."
+    ),
+    "--details": click.option(
+        "--details",
+        is_flag=True,
+        expose_value=False,
+        callback=_ask_for_details,
+        help="Also print technical details: the whole plan, evidence, passes and rates.",
     ),
     "--help-all": click.option(
         "--help-all",

@@ -19,7 +19,7 @@ from typing import Any, TextIO
 import click
 
 from partirvm import jobs
-from partirvm.cli.options import as_flags
+from partirvm.cli.options import DETAILS, as_flags
 from partirvm.errors import (
     ClusterError,
     JobFailedError,
@@ -70,12 +70,18 @@ def show(facts: Any, text: str, as_json: bool, *following: str) -> None:
             click.echo(printable("\n  ".join(["\nnext:", *following]), keep="\n"))
 
 
+def wants_details() -> bool:
+    """Return True if the command has the flag ``--details``."""
+    return bool(click.get_current_context().meta.get(DETAILS))
+
+
 def show_status(opened: Any, as_json: bool, *following: str, **more: Any) -> int:
     """Print a job's facts and ``more``, and return the corresponding exit status."""
     from partirvm.report.text import job_facts, status_text
 
     facts = {**job_facts(opened), **more}
-    show(facts, as_flags(status_text(facts)), as_json, *following)
+    text = status_text(facts, details=wants_details())
+    show(facts, as_flags(text), as_json, *following)
     return {"done": ExitStatus.DONE, "aborted": ExitStatus.ABORTED}.get(
         facts["status"], ExitStatus.FAILED
     )
@@ -229,7 +235,7 @@ def in_foreground(work: Callable[..., Any], job: str, *, quiet: bool, as_json: b
     from partirvm.model.facts import targets_json
 
     opened = jobs.Job(job)
-    with shown_progress(quiet=quiet, spell=as_flags) as progress:
+    with shown_progress(quiet=quiet, spell=as_flags, details=wants_details()) as progress:
         try:
             with Signals(progress.note) as stop:
                 progress.aborted = stop.poll

@@ -44,6 +44,9 @@ class NumberDiagnostics(FieldSums):
         sample: at most ``SAMPLE`` random rows; their values are the actual value, the predicted
             mean and the standard deviation
         largest: the rows with the largest errors, with the same values
+        square: sum of squared errors of the predicted mean
+        inside: number of rows inside their central 95 % interval; the interval of a row on which
+            intervals were calibrated is calibrated on other rows
     """
 
     WIDTH: ClassVar[int] = 4
@@ -54,6 +57,8 @@ class NumberDiagnostics(FieldSums):
     pit: Int
     sample: LargestErrors
     largest: LargestErrors
+    square: float = 0.0
+    inside: int = 0
 
     @classmethod
     def of(
@@ -72,19 +77,21 @@ class NumberDiagnostics(FieldSums):
         z = (t - mean) / std
         points = np.column_stack([t, mean, std])
         levels = np.searchsorted(multiples, np.abs(z))
-        inside = np.bincount(levels, minlength=np.size(multiples) + 1)
+        covered = np.cumsum(np.bincount(levels, minlength=np.size(multiples) + 1)[:-1])
         draws = uniform(rows, draw_key(0, Purpose.DIAGNOSED_ROWS))
         return cls(
             n=len(t),
-            covered=np.cumsum(inside[:-1]),
+            covered=covered,
             pit=np.bincount(_bins(ndtr(z), PIT_BINS), minlength=PIT_BINS),
             sample=LargestErrors.of(-draws, rows, points, SAMPLE),
             largest=LargestErrors.of(np.abs(t - mean), rows, points),
+            square=float(((t - mean) ** 2).sum()),
+            inside=int(covered[STATED_LEVELS.index(0.95)]) if len(covered) else 0,
         )
 
     def scaled(self, shift: float, scale: float, target: TargetMap = AS_IT_IS) -> Self:
-        """Return the diagnostics of the target shift + scale·t, mapped back to the original target
-        by ``target``."""
+        """Return the diagnostics of the target shift + scale·t; its rows are mapped back to the
+        original target by ``target``, but not ``square``."""
 
         def of_target(found: LargestErrors) -> LargestErrors:
             values = found.values * scale + np.array([shift, shift, 0.0])
@@ -93,7 +100,12 @@ class NumberDiagnostics(FieldSums):
                 found, values=np.column_stack([target.back(values[:, 0]), mean, np.sqrt(variance)])
             )
 
-        return replace(self, sample=of_target(self.sample), largest=of_target(self.largest))
+        return replace(
+            self,
+            sample=of_target(self.sample),
+            largest=of_target(self.largest),
+            square=scale**2 * self.square,
+        )
 
 
 @dataclass(frozen=True)
@@ -171,11 +183,11 @@ def from_json(stored: Mapping[str, Any]) -> NumberDiagnostics | ClassDiagnostics
     kind = NumberDiagnostics if "sample" in stored else ClassDiagnostics
 
     def restored(name: str) -> Any:
-        value = stored[name]
+        value = stored.get(name, 0)  # histories of version 0.1 may lack square and inside
         if name in ("sample", "largest"):
             values = np.array(value, dtype=np.float64).reshape(len(value), kind.WIDTH)
             return LargestErrors(values[:, 0].astype(np.int64), np.zeros(0), values[:, 1:])
-        return value if name == "n" else np.array(value)
+        return np.array(value) if isinstance(value, list) else value
 
     return kind(**{item.name: restored(item.name) for item in fields(kind)})
 

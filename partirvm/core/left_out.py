@@ -27,6 +27,7 @@ from typing import Any, Self, TypeAlias
 import numpy as np
 
 from partirvm.core.diagnostics import NumberDiagnostics
+from partirvm.core.held_back import alternate_halves
 from partirvm.core.predictive import quantile
 from partirvm.types import Bool, Float, Int
 
@@ -272,7 +273,9 @@ class LeftOut:
         targets, weights = self.targets.T
         std = calibration.scale * np.sqrt((variances + calibration.noise_variance) / weights)
         means = targets - errors / np.sqrt(weights)
-        return NumberDiagnostics.of(targets, means, std, self.rows, ())
+        z = np.abs(errors) / np.sqrt(variances + calibration.noise_variance)
+        inside = inside_95(_pooled(z, self.owner >= 0))
+        return replace(NumberDiagnostics.of(targets, means, std, self.rows, ()), inside=inside)
 
 
 def owners(n: int, own: OwnColumns) -> Int:
@@ -365,6 +368,17 @@ def quantiles(z: Float) -> tuple[float, tuple[float, ...]]:
     places = (n + 1) * top * np.arange(1, GRID + 1) / GRID
     levels = np.interp(places, np.arange(n + 1), np.concatenate([[0.0], np.sort(z)]))
     return top, tuple(levels.tolist())
+
+
+def inside_95(z: Float) -> int:
+    """Return how many of |z| (n,) are inside the 95 % interval that the other half of them
+    calibrates."""
+    inside = 0
+    for known, new in alternate_halves(np.arange(len(z))):
+        top, levels = quantiles(z[known])
+        multiple = Calibration(len(known), 0.0, 1.0, top, levels).multiple(0.95)
+        inside += int((z[new] <= multiple).sum())
+    return inside
 
 
 def _pooled(z: Float, centres: Bool) -> Float:

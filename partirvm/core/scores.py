@@ -282,6 +282,15 @@ def brier_sum(probabilities: Float, p: Float) -> float:
     return float(squares) / (2.0 if probabilities.shape[1] == 2 else 1.0)
 
 
+def ece_by_chance(confidence: Float) -> float:
+    """Return the expected calibration error that n rows would have if each were correct with the
+    probability ``confidence`` (n,): the mean absolute value of normal sums in the bins."""
+    edges = np.arange(1, N_BINS) / N_BINS
+    bins = np.searchsorted(edges, confidence, side="left")
+    variances = np.bincount(bins, confidence * (1.0 - confidence), minlength=N_BINS)
+    return float(np.sqrt(2 / np.pi * variances).sum() / len(confidence))
+
+
 def accuracy_excess(correct: Bool, confidence: Float) -> Float:
     """Return the number of correct rows minus the sum of their confidence, in ``N_BINS`` bins."""
     edges = np.arange(1, N_BINS) / N_BINS  # bins include their upper edges

@@ -20,7 +20,7 @@ class Termination(Enum):
     def __reduce__(self) -> tuple[type["Termination"], tuple[str]]:
         return Termination, (self.value,)  # skops supports no other kind of enumeration
 
-    CONVERGED = "converged", "No further candidate raises the evidence: nothing to do."
+    CONVERGED = "converged", "The fit is complete: no other row would improve it."
     HALVED = (
         "halved",
         "An intermediate fit ended early, as it should: few vectors were left, or after few steps.",
@@ -35,12 +35,17 @@ class Termination(Enum):
     )
     EFFORT = (
         "effort",
-        "Twice the work would lower the error by little: for less error, raise effort.",
+        "The fit is complete: twice the work would lower the error only a little; "
+        "effort='thorough' continues further.",
     )
-    EXHAUSTED = "exhausted", "Every row has been a candidate: this kernel allows no better model."
+    EXHAUSTED = (
+        "exhausted",
+        "The fit is complete: every row has been tried as a relevance vector.",
+    )
     VALIDATION = (
         "validation",
-        "The held-out error (or log loss) stopped falling: the model of the best round was kept.",
+        "The error on the validation data stopped falling: the model of the best round was kept. "
+        "To continue nevertheless, resume with a larger max_rounds.",
     )
     ROUNDS = "rounds", "max_rounds was reached: more rounds may lower the error."
     VECTORS = "vectors", "max_vectors was reached: more vectors may lower the error."

@@ -333,10 +333,15 @@ def check_dtype(name: str, dtype: Any) -> None:
     kind = getattr(dtype, "kind", "O")
     if kind not in "fiub":
         prefix = "Complex data not supported: " if kind == "c" else ""
+        advice = (
+            "convert the values, or ingest the table with its text columns named as categorical "
+            "(`--categorical`)"
+        )
+        if name == "y":
+            advice = "convert the values or, if they are labels, use RVMClassifier"
         raise DataError(
             f"{prefix}{name} holds complex numbers, text, dates or objects ({dtype}), but real "
-            "numbers are needed: convert the values, or ingest the table with its text columns "
-            "named as categorical (`--categorical`)."
+            f"numbers are needed: {advice}."
         )
 
 

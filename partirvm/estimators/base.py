@@ -293,6 +293,23 @@ class RelevanceVectorMachine(FunctionParameters, BaseEstimator):
             labels: the labels of the codes if ``_coded`` returned any.
         """
 
+    def _repr_html_inner(self) -> str:
+        """Return the summary of a fitted model and scikit-learn's diagram, for notebooks."""
+        diagram: str = super()._repr_html_inner()
+        return self._summary_html() + diagram
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, Any]:
+        """Return the representations for notebooks; the HTML begins with the summary."""
+        shown: dict[str, Any] = super()._repr_mimebundle_(**kwargs)
+        if "text/html" in shown:
+            shown["text/html"] = self._summary_html() + shown["text/html"]
+        return shown
+
+    def _summary_html(self) -> str:
+        """Return the summary of a fitted model as HTML; empty before a fit."""
+        model = getattr(self, "model_", None)
+        return "" if model is None else model.summary()._repr_html_()
+
     def get_support(self, indices: bool = False, threshold: float = 0.0) -> NDArray[Any]:
         """Return the features on which the model depends, or only those whose relevance reaches a
         threshold.

@@ -7,11 +7,11 @@ the classes.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
-from scipy.special import log_softmax
+from scipy.special import log_softmax, softmax
 from threadpoolctl import threadpool_limits
 
 from partirvm.core.held_back import compared_rows, folds_of, judging
@@ -120,7 +120,6 @@ class Comparison:
         power: exponent that turns what is computed into a loss
         mean: returns the mean loss of rows
         of_trees: returns what trees that learn from inputs (n, d) of the other rows have
-        of_model: returns what the model has, given β of the posterior
     """
 
     trees: str
@@ -130,7 +129,6 @@ class Comparison:
     power: int
     mean: Callable[[Float], Any]
     of_trees: Callable[[Float, ComparedRows], Float]
-    of_model: Callable[[Any, float, ComparedRows], Float]
 
     def described(self, own: Float, other: Float, tried: str) -> dict[str, Any]:
         """Describe the errors or losses (n,) of the model and of the trees, and what else was
@@ -154,6 +152,60 @@ class Comparison:
         }
 
 
+@dataclass(frozen=True)
+class ScoredClasses:
+    """What a model predicts for left-out rows with classes.
+
+    Attributes:
+        rows: the rows, of which those that are ``new`` are left out
+        predictors: their linear predictors (n, C)
+        losses: their log losses (n,)
+    """
+
+    rows: ComparedRows
+    predictors: Float
+    losses: Float
+
+    @classmethod
+    def of(
+        cls, model: ClassModel, source: Source, executor: Executor, beta: float, spec: FitSpec
+    ) -> Self:
+        """Leave out the rows of the comparison with boosted trees or, without a comparison, at
+        most ``COMPARED_ROWS[0]`` rows.
+
+        Args:
+            model: the model of the fit
+            source: its rows
+            executor: reads the rows
+            beta: the noise precision of the posterior; ignored for a logistic link
+            spec: the fit, whose seed draws the rows
+        """
+        if spec.plan.comparison is None:
+            rows = ComparedRows.of(source, executor, COMPARED_ROWS[0], spec.request.seed)
+            rows = replace(rows, new=np.ones(len(rows.t), dtype=np.bool_))
+        else:
+            rows = ComparedRows.of(source, executor, most_rows(source), spec.request.seed)
+        with one_blas_thread():
+            predictors = _left_out_predictors(model, beta, rows)
+        return cls(rows, predictors, _log_losses(model, predictors, rows.y[rows.new]))
+
+    @property
+    def codes(self) -> Int:
+        """The classes (n,) of the left-out rows."""
+        return self.rows.y[self.rows.new].astype(np.int64)
+
+    def probabilities(self, model: ClassModel) -> Float:
+        """Return the predicted probabilities (n, K) of the left-out rows."""
+        if model.ramp is not None:
+            return np.asarray(softmax(model.ramp.logits(self.predictors), axis=1))
+        return np.asarray(LINKS[model.likelihood].probabilities(self.predictors))
+
+
+def most_rows(source: Source) -> int:
+    """Return the maximum number of rows of a comparison."""
+    return min(COMPARED_ROWS[1], MOST_BYTES // (8 * source.n_features), source.n_rows)
+
+
 def compared(
     model: Any,
     source: Source,
@@ -163,6 +215,7 @@ def compared(
     spec: FitSpec,
     *,
     searched: Sequence[int] = (),
+    scored: ScoredClasses | None = None,
 ) -> dict[str, Any]:
     """Compare a model with boosted trees on left-out rows; return plain JSON, with a remark if the
     trees are better.
@@ -174,13 +227,17 @@ def compared(
     entry : the line of history of the fit
     spec : the fit, whose seed draws the rows
     searched : numbers of rows on which the kernel search continued, for the remark
+    scored : for classes, what the model predicts for these rows
     """
     comparison = COMPARISONS[spec.problem.likelihood.loss_name]
-    most = min(COMPARED_ROWS[1], MOST_BYTES // (8 * source.n_features), source.n_rows)
-    rows = ComparedRows.of(source, executor, most, spec.request.seed)
+    if scored is None:
+        rows = ComparedRows.of(source, executor, most_rows(source), spec.request.seed)
+        with one_blas_thread():
+            losses = _errors(model, beta, rows)
+    else:
+        rows = scored.rows
+        losses = scored.losses
     trees = comparison.of_trees(unfolded_inputs(rows.X, model.design.scaling), rows)
-    with one_blas_thread():
-        losses = comparison.of_model(model, beta, rows)
     if (entry["residuals"] or {}).get("bytes"):
         losses = losses * (1.0 - entry["residuals"]["rmse_gain"])
     counts = " and ".join(f"{count:,}" for count in searched)
@@ -332,13 +389,14 @@ def _errors(model: Model, beta: float, rows: ComparedRows) -> Float:
     return np.asarray(errors[rows.new])
 
 
-def _losses_of_classes(model: ClassModel, beta: float, rows: ComparedRows) -> Float:
-    """Return the model's log losses on left-out rows, given the noise precision of the posterior.
+def _left_out_predictors(model: ClassModel, beta: float, rows: ComparedRows) -> Float:
+    """Return the model's linear predictors (n, C) for left-out rows, given the noise precision of
+    the posterior.
 
     A logistic link takes one Newton step from the fit to all rows to the fit without a fold, so
     that each row has the precision and residual of its working target.
     """
-    losses = np.zeros(len(rows.y))
+    predictors = np.zeros((len(rows.y), model.mean.shape[1]))
     for fold in _folds(model, rows):
         f = fold.block @ model.mean
         codes = rows.y[fold.rows]
@@ -354,8 +412,9 @@ def _losses_of_classes(model: ClassModel, beta: float, rows: ComparedRows) -> Fl
                 share = counted_share(left_out.owner, fold.nearest)
             f[:, output] += fold.shift(left_out, share)
             variances[:, output] = left_out.variances[:, 0]
-        losses[fold.rows] = _log_losses(model, f, variances, codes)
-    return np.asarray(losses[rows.new])
+        moderates = model.moderate and model.ramp is None
+        predictors[fold.rows] = moderated(f, variances) if moderates else f
+    return np.asarray(predictors[rows.new])
 
 
 def _working_targets(
@@ -378,19 +437,12 @@ def _working_targets(
     return slope / curvature, weights[:, None] * curvature
 
 
-def _log_losses(model: ClassModel, f: Float, variances: Float, codes: Float) -> Float:
-    """Return the log losses (n,) of predictors.
-
-    Args:
-        model: has the link, and says whether predictors are moderated
-        f: (n, C), means of the predictors
-        variances: (n, C), their variances
-        codes: (n,), class codes
-    """
+def _log_losses(model: ClassModel, f: Float, codes: Float) -> Float:
+    """Return the log losses (n,) of moderated predictors f (n, C) of the classes with codes
+    (n,)."""
     if model.ramp is not None:
         logs = log_softmax(model.ramp.logits(f), axis=1)
         return np.asarray(-logs[np.arange(len(f)), codes.astype(np.int64)])
-    f = moderated(f, variances) if model.moderate else f
     return np.asarray(-LINKS[model.likelihood].log_probability(f, codes))
 
 
@@ -403,7 +455,6 @@ COMPARISONS = {
         power=2,
         mean=root_mean_square,
         of_trees=_errors_of_trees,
-        of_model=_errors,
     ),
     "log loss": Comparison(
         trees="HistGradientBoostingClassifier",
@@ -413,7 +464,6 @@ COMPARISONS = {
         power=1,
         mean=np.mean,
         of_trees=_losses_of_trees,
-        of_model=_losses_of_classes,
     ),
 }
 """Comparisons by the name of the likelihood's loss."""

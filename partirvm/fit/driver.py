@@ -7,7 +7,7 @@ written to the journal.
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any, cast
 
@@ -17,7 +17,7 @@ from partirvm.core.held_back import sampled_rows
 from partirvm.core.sampling import Purpose, stream
 from partirvm.core.termination import Termination
 from partirvm.core.updates import StepInfo
-from partirvm.data.source import Source
+from partirvm.data.source import Source, Tile
 from partirvm.execution import Executor
 from partirvm.execution.kernel_store import KeepBlocks
 from partirvm.fit.local_residuals import fit_residuals
@@ -27,6 +27,7 @@ from partirvm.learning.search import learn_again
 from partirvm.likelihoods.passes import ScorePass
 from partirvm.model import AnyModel
 from partirvm.model.sensitivity import feature_relevance, most_rows
+from partirvm.model.summary import Assessment
 from partirvm.process import on_threads, one_blas_thread
 from partirvm.spec.entries import Entry as Entry
 from partirvm.spec.entries import Record, Spent, line
@@ -124,7 +125,8 @@ class Driver:
     the run ends with the last saved model; ``usable`` is True if there is one. If time is up before
     a model is saved, a small fit (``strategies.rounds``) makes one. ``elapsed`` is the time of
     earlier attempts in seconds. ``for_readers`` returns additional fields of a line of history for
-    its readers, given the line and the fit.
+    its readers, given the line and the fit. ``assessed`` returns what is known of the quality of a
+    model, given the model, its line, its fit and random rows.
     """
 
     learn_again = staticmethod(learn_again)
@@ -138,6 +140,7 @@ class Driver:
     elapsed: float = 0.0
     keep_blocks: KeepBlocks | None = None
     for_readers: Callable[[Entry, Any], Entry] = lambda entry, fit: {}
+    assessed: Callable[[AnyModel, Record, Any, Tile], Assessment | None] = lambda *facts: None
 
     def run(
         self,
@@ -259,6 +262,8 @@ class Driver:
                     )
                 model = model.with_reach_of(self._relevance_rows)
                 model = replace(model, relevance=feature_relevance(model, self._relevance_rows))
+                assessment = self.assessed(model, save.record, save.fit, self._sample)
+                model = replace(model, assessment=assessment)
                 self._journal.save(model)
                 self.usable = True
             entry = line(
@@ -267,15 +272,16 @@ class Driver:
                 self._began,
                 saved=save.model,
             )
+            if save.model and model.assessment is not None:
+                entry["assessment"] = asdict(model.assessment)
             entry |= self.for_readers(entry, save.fit)
             self._journal.record(entry)
             self.watcher.on_record(entry)
             self._last = save.record
 
     @cached_property
-    def _relevance_rows(self) -> Float:
-        """Random rows in random order, for the relevance of features and the reach: the same in
-        every run of a fit."""
+    def _sample(self) -> Tile:
+        """Random rows of positive weight: the same in every run of a fit."""
         rows = sampled_rows(
             self.source.n_rows,
             None,
@@ -283,7 +289,12 @@ class Driver:
             shuffled=self.source.shuffled,
         )
         tile = self.source.gather(np.arange(self.source.n_rows) if rows is None else rows)
-        X = tile.X[tile.present]
+        return tile.take(tile.present, tile.start)
+
+    @cached_property
+    def _relevance_rows(self) -> Float:
+        """Random rows in random order, for the relevance of features and the reach."""
+        X = self._sample.X
         return np.asarray(X[stream(0, Purpose.RELEVANCE_ROWS).permutation(len(X))])
 
     def _as_saved(self, one: Pass) -> Pass:

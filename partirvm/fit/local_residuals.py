@@ -18,7 +18,7 @@ import numpy as np
 
 from partirvm.core.diagnostics import NumberDiagnostics
 from partirvm.core.held_back import sampled_rows
-from partirvm.core.left_out import Calibration, quantiles
+from partirvm.core.left_out import Calibration, inside_95, quantiles
 from partirvm.core.newton import Poll
 from partirvm.core.scores import MOST_TARGETS
 from partirvm.fit.residual_folds import LeftOutFolds, left_out_folds, nearest
@@ -362,5 +362,8 @@ def _corrected_diagnostics(
     scaling = request.design.scaling
     t = left_out.targets[judges, 0]
     rows = left_out.rows[judges]
-    diagnostics = NumberDiagnostics.of(t, t - after, np.sqrt(variance), rows, ())
+    diagnostics = replace(
+        NumberDiagnostics.of(t, t - after, np.sqrt(variance), rows, ()),
+        inside=inside_95(np.abs(after) / np.sqrt(variance)),
+    )
     return diagnostics.scaled(scaling.t_shift[target], scaling.t_scale[target], scaling.target)

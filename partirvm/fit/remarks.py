@@ -26,8 +26,11 @@ WORSE = 1.02
 round."""
 
 
-def warn_of_data(spec: FitSpec, source: Source, executor: Executor) -> None:
-    """Warn about a constant target, constant features, and a few targets that decide the fit."""
+def warn_of_data(spec: FitSpec, source: Source, executor: Executor) -> str:
+    """Warn about a constant target, constant features, and a few targets that decide the fit.
+
+    Return a sentence on these targets, or "".
+    """
     columns = source.columns
     if not spec.problem.target_variance:
         errors.warn(
@@ -45,6 +48,7 @@ def warn_of_data(spec: FitSpec, source: Source, executor: Executor) -> None:
             "asinh`), or drop them",
             errors.DataWarning,
         )
+    return far_targets
 
 
 def warn_of_fit(outcome: Outcome, spec: FitSpec, remarks: list[str]) -> None:

@@ -8,15 +8,17 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from partirvm import errors
 from partirvm.data import Source
 from partirvm.data.folds import folded
+from partirvm.data.source import Tile
 from partirvm.execution.kernel_store import keeping_blocks
-from partirvm.fit.comparison import compared
+from partirvm.fit.assessment import assessment_of, with_left_out_classes
+from partirvm.fit.comparison import ScoredClasses, compared
 from partirvm.fit.driver import Driver, Entry, MemoryJournal, Outcome
 from partirvm.fit.remarks import (
     lost,
@@ -27,7 +29,10 @@ from partirvm.fit.remarks import (
     worse,
 )
 from partirvm.learning.forms import kernel_text
+from partirvm.model import AnyModel, ClassModel
+from partirvm.model.summary import Assessment
 from partirvm.resolve.resolve import FitSpec
+from partirvm.spec.entries import Record
 from partirvm.strategies import STRATEGIES
 from partirvm.strategies.rounds import with_appended_rows
 from partirvm.strategies.stages import RoundsState
@@ -45,14 +50,18 @@ class EntryReader:
         spec: its specification.
         source: the rows without class weights.
         journal: holds the model and the entries so far.
+        outliers: a sentence on a few targets that decide the fit, or "".
         remarks: sentences for warnings after the fit.
+        scored: for classes, the left-out rows of the last fit.
     """
 
     driver: Driver
     spec: FitSpec
     source: Source
     journal: MemoryJournal
+    outliers: str = ""
     remarks: list[str] = field(default_factory=list)
+    scored: ScoredClasses | None = None
 
     def facts(self, entry: Entry, fit: Any) -> Entry:
         """Return further fields of an entry of ``fit``."""
@@ -72,6 +81,31 @@ class EntryReader:
             self.remarks.append(remark)
         return facts
 
+    def assess(self, model: AnyModel, record: Record, fit: Any, sample: Tile) -> Assessment:
+        """Return what is known of the quality of a model.
+
+        Args:
+            model: the model
+            record: its line of history
+            fit: its fit
+            sample: random rows of the data
+        """
+        assessment = assessment_of(self.spec, model, record, sample, self.outliers)
+        is_last = record.kind == "final" and record.vectors > 0
+        if self.spec.problem.likelihood.classifies and is_last and not self.driver.interrupted():
+            # a finished fit does not fail because of its report
+            with suppress(errors.PartirvmError):
+                self.scored = self._scored(model, fit)
+        if self.scored is None or assessment.rows == "held-out":
+            return assessment
+        probabilities = self.scored.probabilities(cast(ClassModel, model))
+        return with_left_out_classes(assessment, self.scored.codes, probabilities)
+
+    def _scored(self, model: Any, fit: Any) -> ScoredClasses:
+        """Leave rows with classes out of a fit."""
+        beta = _beta(fit)
+        return ScoredClasses.of(model, self.source, self.driver.executor, beta, self.spec)
+
     def _reference(self, entry: Entry, fit: Any) -> Entry:
         """Compare the model with boosted trees."""
         judged = _judged(self.spec)
@@ -79,10 +113,11 @@ class EntryReader:
             self.journal.model,
             self.source,
             self.driver.executor,
-            float(getattr(fit, "beta", 1.0)),
+            _beta(fit),
             entry,
             self.spec,
             searched=judged.get("levels", ()),
+            scored=self.scored,
         )
         remark = lost(judged)
         if reference["remarks"]:
@@ -114,12 +149,12 @@ def run(
     weighted = source
     if spec.class_weights is not None:
         weighted = source.with_class_weights(spec.class_weights)
-    driver = replace(driver, source=weighted, for_readers=reader.facts)
+    driver = replace(driver, source=weighted, for_readers=reader.facts, assessed=reader.assess)
     if checkpoint is None:
         for entry in spec.entries:
             journal.record(entry)
             driver.watcher.on_record(entry)
-    warn_of_data(spec, source, driver.executor)
+    reader.outliers = warn_of_data(spec, source, driver.executor)
     strategy = STRATEGIES[spec.request.strategy]()
     with keeping_blocks(spec.plan, driver.executor.forget, beside) as keep_blocks:
         driver.keep_blocks = keep_blocks
@@ -193,6 +228,11 @@ def neighbours_of_target(parts: Iterable[Any], target: int) -> list[Any]:
     of_target = [part if part.ndim == 2 else part[:, :, target] for part in parts]
     by_row = zip(*(part[:, :SHOWN].tolist() for part in of_target), strict=True)
     return [list(zip(*row, strict=True)) for row in by_row]
+
+
+def _beta(fit: Any) -> float:
+    """Return the noise precision of a fit; one for a logistic link, which has none."""
+    return float(getattr(fit, "beta", 1.0))
 
 
 def _judged(spec: FitSpec) -> dict[str, Any]:

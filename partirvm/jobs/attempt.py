@@ -43,6 +43,8 @@ from partirvm.resolve.resolve import FitSpec, check_parameters, continued, resol
 from partirvm.storage import Where
 from partirvm.storage.lease import Lease, LeaseTimes, Process
 from partirvm.strategies.instructions import Stopped
+from partirvm.strategies.stages import RoundsState
+from partirvm.strategies.stopping import with_new_patience
 
 TAKE_OVER_SECONDS = 40.0
 """Seconds for which a new driver waits for the lease held by a driver that hangs or is
@@ -218,8 +220,11 @@ def run_attempt(
         return None
     stored = state.request
     requests.require_code_allowed(store.location, stored, allow_code)
+    goes_on = state.reason == requests.BEYOND_VALIDATION
     with _ending(store, client):
         restored = _restored(store, stored["fingerprint"]["n_rows"], allow_code)
+        if goes_on and restored is not None and isinstance(restored.state, RoundsState):
+            restored = replace(restored, state=with_new_patience(restored.state))
         state = store.folded()
         running = Attempt(
             journal=JobJournal(

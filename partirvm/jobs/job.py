@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import Any, get_type_hints
+from typing import Any, Literal, get_type_hints
 
 from partirvm.core.termination import Termination
 from partirvm.errors import LeaseError, UsageError
@@ -36,10 +36,30 @@ GRACE = 30.0  # seconds after a lost driver's last sign of life in which its clu
 COUNTS = "rows features tiles passes rounds threads workers memory_limit memory_peak seconds"
 TEXTS = {"strategy": str, "fit_rows": str, "text": str, "notes": list[str]}
 
+ASSESSED = {
+    "target": str,
+    "rows": Literal["left-out", "held-out", "training"],
+    "figures": dict[str, float],
+    **dict.fromkeys(("n_scored", "n_rows", "n_vectors", "local_bytes", "n_features"), range(MOST)),
+    "noise_varies": bool,
+    "features": list[str],
+    "largest_class": str,
+    "levels": list[list[str | int]],
+    "copies": float,
+    "outliers": str,
+    **dict.fromkeys(("kernel_rows", "kernel_widths", "groups"), range(MOST)),
+}
+"""Schema of ``Assessment`` in a history line."""
+
+RECORDED = get_type_hints(Record)
+ADDED = ("held_out_ece",)
+"""Fields of ``Record`` that histories of earlier formats lack."""
+
 FIELDS = {
     "plan": {**dict.fromkeys(COUNTS.split(), range(MOST)), **TEXTS},
     "fit": {
-        **get_type_hints(Record),
+        **{f"{name}?" if name in ADDED else name: hint for name, hint in RECORDED.items()},
+        "assessment?": ASSESSED,
         "termination": str,
         "seconds": TIME,
         "pass_seconds": TIME,

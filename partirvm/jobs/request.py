@@ -9,6 +9,7 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
+from partirvm.core.termination import Termination
 from partirvm.data import ZarrSource
 from partirvm.errors import ChangedDataError, DoneError, MissingDataError, UsageError
 from partirvm.execution.cluster import address_of
@@ -29,6 +30,9 @@ from partirvm.strategies.rounds import IncrementalRounds
 Json: TypeAlias = dict[str, Any]
 Place: TypeAlias = Where | None
 Places: TypeAlias = Where | Sequence[Where]
+
+BEYOND_VALIDATION = "resumed beyond validation"
+"""Reason of an attempt that goes on although the error on the validation data stopped falling."""
 
 
 def request_of(asked: Any, client: Any) -> tuple[Request, Any]:
@@ -211,7 +215,10 @@ def _resumed(location: str, state: JobState, request: Json, changed: Json) -> Js
     """
     before = parameters_of(request)
     after = check_parameters(parameters_of(request, **changed))
-    if state.status is Status.DONE:
+    reason = "resumed"
+    if state.status is Status.DONE and _goes_on(state, changed):
+        reason = BEYOND_VALIDATION
+    elif state.status is Status.DONE:
         # the reason for ending at a limit is part of the limit's name
         option = next((name for name in LIMITS if state.reason in name.split("_")), None)
         if option is None:
@@ -226,7 +233,15 @@ def _resumed(location: str, state: JobState, request: Json, changed: Json) -> Js
                 f"{option}"
             )
     open_unchanged(request["data"], request["fingerprint"])
-    return {"reason": "resumed", "changes": {key: getattr(after, key) for key in changed}}
+    return {"reason": reason, "changes": {key: getattr(after, key) for key in changed}}
+
+
+def _goes_on(state: JobState, changed: Json) -> bool:
+    """Return True if a job that ended because the error on its validation data stopped falling is
+    asked for more rounds than it has run."""
+    rounds = [entry["number"] for entry in state.history if entry["kind"] == "round"]
+    more = (changed.get("max_rounds") or 0) > max(rounds, default=0)
+    return state.reason == Termination.VALIDATION.value and more
 
 
 def _grown(store: JobStore, request: Json, allow_code: bool, changed: Json) -> Json:

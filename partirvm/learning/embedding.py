@@ -305,7 +305,7 @@ class JointEffects:
         if not number:
             return LevelForm(SWITCHED_OFF, np.zeros((1, count, 1)))
         axes = rows.axes(blocks[0], f, JOINT_DIMENSIONS)[:, :number]
-        note = f"{counted(number, 'coordinate')} of {count - 2:,} levels"
+        note = f"its {count - 2:,} levels are described by {counted(number, 'learned number')}"
         return LevelForm(note, np.array([weights @ axes for weights in blocks]))
 
     def _dimensions(self, f: int) -> int:
@@ -398,7 +398,8 @@ class FoldedEffects:
         variances = np.array([block[f].variances(along) for block in self.blocks])
         count = self.rows.counts[f] - 2
         return LevelForm(
-            f"{counted(number, 'coordinate')}{' and the effect' * complete} of {count:,} levels",
+            f"its {count:,} levels are described by {counted(number, 'learned number')}"
+            + ", and each has its own effect" * complete,
             np.array([block[f].mean @ axes for block in self.blocks]),
             np.array([block[f].mean @ self.normal for block in self.blocks]) if complete else None,
             self._doubts(f, variances, along),
@@ -451,7 +452,7 @@ def embedded(
     for j, count in (indicators or {}).items():
         identity = np.eye(count + 2, count)[None]
         features = replace(features, tables=(*features.tables, (j, identity)))
-        notes += (f"{columns.features[j]}: an indicator of each of {count:,} levels",)
+        notes += (f"{columns.features[j]}: each of its {count:,} levels has its own column",)
     inputs = folded_inputs(tile.X, features, level_folds(numbers))
     mean = float(np.mean(features.noise_factor(inputs))) - 1.0
     features = features.with_doubts(1.0, mean)

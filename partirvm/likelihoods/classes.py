@@ -156,6 +156,7 @@ def class_record(fit: Any, log_loss: float, error: float, scores: Any) -> dict[s
     if scores is not None:
         facts["held_out_log_loss"] = scores.loss
         facts["held_out_error"] = scores.wrong / scores.n
+        facts["held_out_ece"] = scores.figures()["ece"]
     return facts
 
 

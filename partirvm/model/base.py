@@ -22,6 +22,7 @@ from partirvm.export import to_c, to_numpy, to_onnx
 from partirvm.kernels import KERNELS
 from partirvm.kernels.design import Design
 from partirvm.kernels.functions import labels_by_name
+from partirvm.model.summary import Assessment, Summary, relevant, summarised
 from partirvm.options.constraints import Check
 from partirvm.process import one_blas_thread
 from partirvm.quoting import html_table
@@ -83,6 +84,8 @@ class FittedModel(DeclaredState):
         pruned: the number of vectors that ``prune`` deleted, and the cost.
         relevance: relevance (d,) of each feature (``model.sensitivity``); None if no rows were
             available.
+        assessment: errors on left-out rows and other facts of the fit, for ``summary``; None if
+            unknown, as after pruning.
     """
 
     one_unit: ClassVar[bool] = False
@@ -103,6 +106,7 @@ class FittedModel(DeclaredState):
     columns: Columns
     pruned: Pruned = field(default=Pruned(), kw_only=True)
     relevance: Float | None = field(default=None, kw_only=True)
+    assessment: Assessment | None = field(default=None, kw_only=True)
 
     to_onnx, to_c, to_numpy = to_onnx, to_c, to_numpy
 
@@ -123,17 +127,48 @@ class FittedModel(DeclaredState):
             "relevance vectors": f"{self.n_vectors:,} of {self.n_rows:,} rows",
             "kernel": self.design.kernel.name,
         }
-        facts["log evidence"] = f"{self.log_evidence:,.2f} nats"
-        return html_table(type(self).__name__, facts.items())
+        return self.summary()._repr_html_() + html_table(type(self).__name__, facts.items())
+
+    def summary(self) -> Summary:
+        """Return a summary of the model in words: its errors on rows left out of the fit and their
+        doubts, its size, and the features that matter.
+
+        ``str(model.summary())`` is the text, and ``model.summary().figures`` has the numbers. No
+        rows are read: the fit has stored all figures. A pruned model has no errors of left-out
+        rows, and neither has a model without its local residuals (``sparse()``).
+        """
+        if self.assessment is not None:
+            return summarised(self.assessment)
+        names = self.columns.features
+        return summarised(
+            Assessment(
+                target=self.columns.target,
+                rows="training",
+                n_scored=0,
+                figures={},
+                n_rows=self.n_rows,
+                n_vectors=self.n_vectors,
+                features=relevant(names, self.relevance),
+                n_features=len(names),
+            )
+        )
 
     def digest(self) -> str:
-        """Return a hash of everything that determines predictions; evidence, pruning costs and
-        relevance are excluded. Models with equal digests make bit-identical predictions."""
+        """Return a hash of everything that determines predictions; evidence, pruning costs,
+        relevance and assessment are excluded. Models with equal digests make bit-identical
+        predictions."""
         codec = Codec((*KERNELS.values(), type(self)))
         tree, arrays = codec.encode(
-            replace(self.with_cells_at(""), log_evidence=0.0, pruned=Pruned(), relevance=None)
+            replace(
+                self.with_cells_at(""),
+                log_evidence=0.0,
+                pruned=Pruned(),
+                relevance=None,
+                assessment=None,
+            )
         )
-        del tree["value"]["fields"]["pruned"], tree["value"]["fields"]["relevance"]
+        for name in ("pruned", "relevance", "assessment"):
+            del tree["value"]["fields"][name]
         sums = [
             hashlib.blake2b(f"{a.shape} {a.dtype}".encode() + a.tobytes(), digest_size=16)
             for a in arrays
@@ -218,7 +253,13 @@ class FittedModel(DeclaredState):
         done = self.pruned
         pruned = Pruned(done.vectors + count, done.log_evidence + loss, done.squared_error)
         pruned_model = replace(
-            self, design=design, mean=mean, root=root, alpha=self.alpha[left], pruned=pruned
+            self,
+            design=design,
+            mean=mean,
+            root=root,
+            alpha=self.alpha[left],
+            pruned=pruned,
+            assessment=None,
         )
         # keep the unpruned model's relevance; features that only deleted vectors used get 0
         if self.relevance is not None:

@@ -55,6 +55,8 @@ class ClassModel(FittedModel):
         The number of vectors that ``prune`` deleted, and the cost.
     relevance : ndarray of shape (d,) or None
         Relevance of each feature (``model.sensitivity``); None if no rows were available.
+    assessment : Assessment or None
+        Errors on left-out rows and other facts of the fit, for ``summary``.
     """
 
     one_unit = True

@@ -105,6 +105,8 @@ class Model(FittedModel):
         The number of vectors that ``prune`` deleted, and the cost.
     relevance : ndarray of shape (d,) or None
         Relevance of each feature (``model.sensitivity``); None if no rows were available.
+    assessment : Assessment or None
+        Errors on left-out rows and other facts of the fit, for ``summary``.
     """
 
     far_values = (
@@ -147,7 +149,9 @@ class Model(FittedModel):
     def sparse(self) -> "Model":
         """Return the relevance vector machine alone, without local residuals; its uncertainty is
         calibrated separately."""
-        return replace(self, residuals=None)
+        if self.residuals is None:
+            return self
+        return replace(self, residuals=None, assessment=None)
 
     def prune(self, max_vectors: int = 50) -> Self:
         """Prune like ``FittedModel.prune``; the noise variance of predictions grows by the added

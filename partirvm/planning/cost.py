@@ -350,12 +350,13 @@ class Schedule:
     def text(self, plan: Mapping[str, Any]) -> str:
         """Describe how candidates join, from a plan's JSON, for plans and reports."""
         max_rounds = plan["max_rounds"]
-        rounds = "until the evidence stops rising"
+        rounds = "until more rows improve the fit too little"
         if self.one_fit:
-            return "all rows at once" if plan["partition_size"] else "basis functions alone"
+            return "one, with all rows" if plan["partition_size"] else "one, with basis functions"
         if self.selects:
             rounds = rounds if max_rounds is None else f"up to {counted(max_rounds, 'round')}"
-            return f"{plan['partition_size']:,} candidates per round, {rounds}"
+            size = plan["partition_size"]
+            return f"each tries {size:,} more rows as relevance vectors, {rounds}"
         partitions = (
             f"{counted(plan['partitions'], 'partition')} of "
             f"{counted(plan['partition_size'], 'candidate')}"

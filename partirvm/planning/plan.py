@@ -46,6 +46,14 @@ LEAST_PARTITION = 50
 SKLEARN_TREES = 100
 """Maximum number of boosted trees, per class for classes, that scikit-learn fits by default."""
 
+CANDIDATES = {
+    "error": "rows with large errors",
+    "largest-error": "the rows with the largest errors",
+    "random": "random rows",
+    "gain": "rows that improve the fit most",
+}
+"""Descriptions of the candidates by the word of ``selection``."""
+
 STORE_FRACTION = 0.25
 """Maximum fraction of the memory limit for kernel blocks if both ``memory_limit`` and
 ``kernel_store`` are "auto"."""
@@ -247,24 +255,33 @@ class Plan:
     def _repr_html_(self) -> str:
         return html_table("Plan", self._lines())
 
+    @property
+    def brief(self) -> str:
+        """The lines of the plan that need no knowledge of the method, without the remarks in
+        brackets."""
+        return brief_plan(str(self))
+
     def _lines(self) -> list[tuple[str, str]]:
         """Return the names and texts of the plan's lines."""
         lines = {
             "data": self._data_text(),
             "strategy": self._strategy_text(),
-            "candidates": self.schedule.text(self.to_json()),
-            "heuristic": None,
-            "columns": f"at most {self.max_columns:,} fit in memory",
+            "rounds": self.schedule.text(self.to_json()),
+            "sparseness": None,
+            "columns": f"at most {self.max_columns:,} basis functions fit in memory",
             "work": self._work_text(),
             "time": self._time_text(),
             "memory": self._memory_text(),
-            "kernel": str(self.kernel_store),
-            "learned": self.learned,
+            "blocks": f"kernel values are {self.kernel_store}",
+            "kernel": self.learned,
             "neighbours": self.residuals,
             "comparison": self.comparison,
         }
         if self.rho is not None:
-            lines["heuristic"] = f"ρ = {self.rho:.3f} of random rows became vectors"
+            lines["sparseness"] = (
+                f"{100 * self.rho:.3g} % of the rows of a small fit became relevance vectors; this "
+                "determines the number of candidates"
+            )
         shown = [(name, text) for name, text in lines.items() if text is not None]
         return shown + [("note", note) for note in self.notes]
 
@@ -272,15 +289,20 @@ class Plan:
         shape = self.shape
         counts = {"row": shape.n_rows, "feature": shape.n_features}
         table = " × ".join(counted(count, name) for name, count in counts.items())
-        parts = {"class": shape.n_classes, "tile": shape.n_tiles}
-        split = ", ".join(counted(count, name) for name, count in parts.items() if count)
-        return f"{table}, {split} of {shape.tile_rows:,} rows"
+        split = f", {counted(shape.n_classes, 'class')}" if shape.n_classes else ""
+        return f"{table}{split} ({counted(shape.n_tiles, 'tile')} of {shape.tile_rows:,} rows)"
 
     def _strategy_text(self) -> str:
         request = self.request
-        rows = f" of {int(request.sample_rows):,} rows" if self.read.sampled else ""
-        selection = f", selection {request.selection}" if self.schedule.selects else ""
-        return f"{self.schedule.name}, likelihood {request.fit_rows}{rows}{selection}"
+        sample = int(request.sample_rows) if self.read.sampled else 0
+        rows = {
+            "growing": f"on a growing random sample from {sample:,} rows, the last on all rows",
+            "sample": f"on a random sample of {sample:,} rows, the last on all rows",
+        }.get(request.fit_rows, "on all rows")
+        candidates = ""
+        if self.schedule.selects:
+            candidates = f"; candidates are {CANDIDATES[request.selection]}"
+        return f"{self.schedule.name}: fits {rows}{candidates}"
 
     def _work_text(self) -> str:
         workers = f"{self.machine.workers} workers × " if self.machine.workers > 1 else ""
@@ -291,7 +313,7 @@ class Plan:
 
     def _time_text(self) -> str:
         dense = format_duration(sum(cost.solve_seconds for cost in self.rounds))
-        return f"about {format_duration(self.seconds)}, of which dense fits {dense}"
+        return f"about {format_duration(self.seconds)} (of which linear algebra {dense})"
 
     def _memory_text(self) -> str:
         sizes = {
@@ -303,6 +325,24 @@ class Plan:
         }
         parts = ", ".join(f"{name} {format_bytes(size)}" for name, size in sizes.items() if size)
         return f"about {format_bytes(self.peak)} of {format_bytes(self.machine.limit)} ({parts})"
+
+
+BRIEF = ("data", "rounds", "time", "memory", "note")
+"""Names of the plan's lines that need no knowledge of the method."""
+
+
+def brief_plan(text: str) -> str:
+    """Return the lines of a plan's text named in ``BRIEF``, without what follows in brackets.
+
+    >>> brief_plan("data        9 rows (1 tile)\\nwork        4 passes\\nnote        a (b)")
+    'data        9 rows\\nnote        a (b)'
+    """
+    lines = []
+    for line in text.splitlines():
+        name = line.partition(" ")[0]
+        if name in BRIEF:
+            lines.append(line if name == "note" else line.partition(" (")[0])
+    return "\n".join(lines)
 
 
 @dataclass(frozen=True)
@@ -677,8 +717,8 @@ def residuals_text(request: Request, work: Work, machine: Machine, columns: int)
     # targets share the search for neighbours
     rate = int(CORRECTED / k / (1.0 + (shape.n_targets - 1) / 4))
     return (
-        f"if left-out rows gain: about {size} {place}{one_pass}; {rate:,} predictions per second "
-        f"and core with {k}"
+        f"the errors of the {k} nearest rows correct predictions if this helps left-out rows: "
+        f"about {size} {place}{one_pass}, {rate:,} predictions per second and core"
     )
 
 

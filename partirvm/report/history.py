@@ -8,6 +8,7 @@ kind's measures are None, so that no view depends on the kind of target. Keys ar
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
+from partirvm.model.summary import from_json, summarised, to_json
 from partirvm.quoting import format_bytes, format_duration
 
 Entry = Mapping[str, Any]
@@ -64,8 +65,8 @@ class Measure(NamedTuple):
 
 
 RMSE = Measure("rmse", "RMSE", "Error", "RMSE, in the target's units")
-NLPD = Measure("nlpd", "NLPD", "NLPD", "nats per row")
-LOG_LOSS = Measure("log_loss", "log loss", "Log loss", "nats per row")
+NLPD = Measure("nlpd", "NLPD", "NLPD", "mean negative log density per row")
+LOG_LOSS = Measure("log_loss", "log loss", "Log loss", "mean per row")
 ERROR = Measure("error", "error", "Error", "of rows in a wrong class", format_share)
 
 
@@ -165,6 +166,9 @@ def figures_of(history: Sequence[Entry], plan: Mapping[str, Any]) -> dict[str, A
     the plan's figures, ``planned_…``.
     """
     last = last_model(history)
+    summary = None
+    if last.get("assessment"):
+        summary = to_json(summarised(from_json(last["assessment"])))
     planned = {"passes": "passes", "seconds": "seconds", "memory": "memory_peak"}
     read = sum(entry.get("pass_rows", 0) for entry in history if entry["kind"] not in MEASURED)
     return {
@@ -172,6 +176,7 @@ def figures_of(history: Sequence[Entry], plan: Mapping[str, Any]) -> dict[str, A
         "n_rows": plan.get("rows"),
         "n_vectors": last.get("vectors"),
         "rounds": last.get("number"),
+        "summary": summary,
         **{
             key: last.get(key)
             for key in (*QUANTITIES, "noise_sd", "noise_vectors", "residuals", "log_evidence")
@@ -242,21 +247,22 @@ def rate(entry: Entry) -> str:
 
 
 EXPENDABLE = ("rows/s", "memory", "log evidence", "candidates")
-"""Titles of the columns that a narrow terminal omits, in this order."""
+"""Titles of the columns that a narrow terminal omits, in this order, and that need ``details``."""
 
 
 class Lines:
     """Converter of history entries to lines: one for each fit that saved a model, with titles above
-    the rounds' lines."""
+    the rounds' lines; technical columns only with ``details``."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, details: bool = False) -> None:
         self._columns: list[Column] = []
+        self._details = details
 
     def of(self, entry: Entry, width: int = 0) -> list[str]:
         """Return the lines to print for a history entry, with the columns that fit into ``width``
         (0: all columns)."""
         if entry["kind"] == "kernel":
-            return [f"learned again: {entry['text']}"] if entry.get("taken") is not None else []
+            return self._learned_again(entry)
         if not leaves_model(entry):
             return []
         if entry["kind"] == "part":
@@ -266,7 +272,9 @@ class Lines:
         if not self._columns:
             kind = kind_of(entry)
             self._columns = [
-                column for column in columns(kind, kind.shown([entry])[:3]) if column.width
+                column
+                for column in columns(kind, kind.shown([entry])[:3])
+                if column.width and (self._details or column.title not in EXPENDABLE)
             ]
             for title in EXPENDABLE:
                 if width and sum(column.width + 2 for column in self._columns) > width + 2:
@@ -276,3 +284,12 @@ class Lines:
             *titles,
             "  ".join(f"{column.cell(entry):>{column.width}}" for column in self._columns),
         ]
+
+    def _learned_again(self, entry: Entry) -> list[str]:
+        """Return the line on a kernel that was learned between two rounds; none for the first."""
+        if entry.get("taken") is None:
+            return []
+        if self._details:
+            return [f"learned again: {entry['text']}"]
+        verdict = "better, so the fit continues with it" if entry["taken"] else "not better"
+        return [f"the kernel was learned again from the relevance vectors: {verdict}"]

@@ -27,7 +27,13 @@ from partirvm.report.history import (
     last_model,
 )
 from partirvm.report.plots import CONTRAST, OBSERVED, Chart, from_json, target_charts
-from partirvm.report.text import figure_rows, is_corrected, parameter_text, versions_text
+from partirvm.report.text import (
+    brief_rows,
+    figure_rows,
+    is_corrected,
+    parameter_text,
+    versions_text,
+)
 from partirvm.storage import Folder, open_folder, require_replaceable, storing
 
 LISTS = ("directions", "bases", "outputs", "sizes", "damaged")
@@ -116,7 +122,7 @@ def history_charts(history: Sequence[Mapping[str, Any]], kind: Kind) -> list[Cha
             measure.title, measure.unit, fits, {side: measure.over(side) for side in SIDES}
         )
     charts += _curves("Relevance vectors", "", fits, {"vectors": "vectors"})
-    evidence = f"nats, over {alike[0]['rows']:,} rows" if alike else ""
+    evidence = f"over {alike[0]['rows']:,} rows" if alike else ""
     return [*charts, *_curves("Log evidence", evidence, alike, {"evidence": "log_evidence"})]
 
 
@@ -207,6 +213,8 @@ def _page(job: Any) -> str:
         moment=partial(moment, utc=True),
         counted=counted,
         share=format_share,
+        summary=facts["summary"],
+        brief=brief_rows({**facts, "seconds": job.seconds}),
         figures=figure_rows({**facts, "seconds": job.seconds}),
         corrected=is_corrected(facts),
         curves=[*history_charts(job.history, kind), *size_charts(job.sizes, last)],

@@ -397,6 +397,30 @@ class DiagnosticsDisplay:
 
     axes_: list[Any]
 
+    @classmethod
+    def from_estimator(
+        cls, estimator: Any, X: Any = None, y: Any = None, *, figure: Any = None
+    ) -> "DiagnosticsDisplay":
+        """Plot the predictions of a fitted estimator, as scikit-learn's displays do.
+
+        Parameters
+        ----------
+        estimator : RVMRegressor or RVMClassifier
+            A fitted estimator.
+        X, y : as in ``fit``, optional
+            Rows that the fit has not used; without them, as in ``plot_diagnostics``.
+        figure : matplotlib Figure, optional
+            An empty figure; by default, ``pyplot`` creates one.
+
+        Returns
+        -------
+        DiagnosticsDisplay
+            The display, which ``plot_diagnostics`` returns, too. Raises the errors of
+            ``plot_diagnostics``.
+        """
+        display: DiagnosticsDisplay = estimator.plot_diagnostics(X, y, figure=figure)
+        return display
+
     def __init__(self, found: Sequence[Diagnostics], names: Sequence[str] = ()) -> None:
         self.found = tuple(found)
         self.names = tuple(names)

@@ -13,6 +13,7 @@ from typing import Any, TextIO
 
 from partirvm.core.updates import StepInfo
 from partirvm.fit.driver import Watcher
+from partirvm.planning.plan import brief_plan
 from partirvm.process import peak_memory
 from partirvm.quoting import counted, format_bytes, format_duration, printable, wrapped
 from partirvm.report.history import MEASURED, Lines, leaves_model
@@ -21,14 +22,14 @@ TITLES = {
     "gram": "kernel products",
     "residual": "training error",
     "held-out": "held-out error",
-    "solve": "dense fits",
-    "newton": "Newton passes",
+    "solve": "fits of candidate rows",
+    "newton": "fitting probabilities",
     "kernel": "learning the kernel again",
     "learning": "learning the kernel",
-    "error": "rows of large error",
-    "neighbours": "learning from errors of nearest rows",
+    "error": "looking for rows with large errors",
+    "neighbours": "correcting predictions by the errors of nearby rows",
     "comparing": "comparing with boosted trees",
-    "gain": "evidence gains",
+    "gain": "looking for rows that improve the fit",
     "read": "reading",
     "write": "writing",
 }
@@ -98,10 +99,12 @@ class Progress(Watcher):
         *,
         quiet: bool = False,
         spell: Callable[[str], str] = str,
+        details: bool = False,
     ) -> None:
         self.stream = None if quiet else stream or sys.stderr
         self._spell = spell
-        self._lines = None if quiet else Lines()
+        self._details = details
+        self._lines = None if quiet else Lines(details=details)
         self._live: Any = None
         self.began = self._printed = time.monotonic()
         self.phase = "starting"
@@ -152,7 +155,7 @@ class Progress(Watcher):
         """Receive the plan before the fit starts."""
         self.memory_limit = plan.machine.limit
         self._set_phase("starting", 0, 0, "")
-        self.note(str(plan))
+        self.note(str(plan) if self._details else brief_plan(str(plan)))
         for callback in self.callbacks:
             callback.on_plan(plan)
 
@@ -171,7 +174,7 @@ class Progress(Watcher):
         which is the phase."""
         self.vectors = info.n_vectors
         if not math.isnan(info.noise_variance):
-            self._set_phase(f"dense fit, iteration {info.iteration}", 0, 0, "")
+            self._set_phase(f"choosing relevance vectors, step {info.iteration}", 0, 0, "")
 
     def on_record(self, entry: dict[str, Any]) -> None:
         if entry["kind"] not in MEASURED:

@@ -2,13 +2,25 @@
 CSV."""
 
 import json
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import compress
 from typing import Any
 
+from partirvm.core.termination import Termination
 from partirvm.jobs.state import JobState, Status, lost_workers_of
+from partirvm.model.summary import percent
+from partirvm.planning.plan import brief_plan
 from partirvm.process import package_versions
-from partirvm.quoting import counted, format_bytes, format_duration, moment, named, printable
+from partirvm.quoting import (
+    counted,
+    format_bytes,
+    format_duration,
+    format_number,
+    moment,
+    named,
+    printable,
+)
 from partirvm.report.history import (
     MISSING,
     QUANTITIES,
@@ -54,9 +66,30 @@ def figure_rows(facts: Mapping[str, Any]) -> list[tuple[str, str | None]]:
     ]
 
 
-def status_rows(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
+def summary_rows(facts: Mapping[str, Any]) -> list[tuple[str, str | None]]:
+    """Return the sentences of a model's summary, doubts first, as pairs of which only the first has
+    a name; ``facts`` are those of ``figures_of``."""
+    summary = facts.get("summary")
+    if not summary:
+        return []
+    sentences = [*summary["doubts"], *summary["sentences"]]
+    return [("" if number else "summary", text) for number, text in enumerate(sentences)]
+
+
+def brief_rows(facts: Mapping[str, Any]) -> list[tuple[str, str | None]]:
+    """Return the figures of a model that need no knowledge of the method: time and memory and, if
+    there is no summary, vectors and errors."""
+    shown = {"time", "memory"}
+    if not facts.get("summary"):
+        shown |= {"vectors", "training error", "held-out error"}
+    return [(name, text) for name, text in figure_rows(facts) if name in shown]
+
+
+def status_rows(facts: Mapping[str, Any], *, details: bool = False) -> list[tuple[str, str]]:
     """Return the state and result of a job or of one of its targets, from ``job_facts``, as pairs
-    of name and text."""
+    of name and text; ``details`` add evidence, passes and more."""
+    figures = figure_rows(facts) if details else brief_rows(facts)
+    strategy = facts["strategy"] and f"{facts['strategy']}, {counted(facts['fits'], 'fit')}"
     attempt = f", attempt {facts['attempt']}" if facts["attempt"] > 1 else ""
     pairs: list[tuple[str, str | None]] = [
         ("job", facts["job"]),
@@ -64,8 +97,9 @@ def status_rows(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("reason", None if facts["status"] == Status.DONE else facts["reason"]),
         ("now", facts["doing"]),
         ("workers", lost_workers_text(facts.get("lost_workers", {}))),
-        ("strategy", facts["strategy"] and f"{facts['strategy']}, {counted(facts['fits'], 'fit')}"),
-        *figure_rows(facts),
+        ("strategy", strategy if details else None),
+        *summary_rows(facts),
+        *figures,
         ("versions", facts.get("versions")),
         ("ended" if Status(facts["status"]).final else "advice", facts["advice"]),
         ("model", "none yet" if facts["n_vectors"] is None else None),
@@ -89,9 +123,9 @@ def lost_workers_text(lost: Mapping[str, Any]) -> str:
     return "; ".join(parts)
 
 
-def status_text(facts: Mapping[str, Any]) -> str:
+def status_text(facts: Mapping[str, Any], *, details: bool = False) -> str:
     """Return the lines of ``status_rows``."""
-    return "\n".join(f"{name:<16}{text}" for name, text in status_rows(facts))
+    return "\n".join(f"{name:<16}{text}" for name, text in status_rows(facts, details=details))
 
 
 def _noise(facts: Mapping[str, Any]) -> str:
@@ -113,7 +147,7 @@ def _residuals(facts: Mapping[str, Any]) -> str | None:
     """Return text on the effect, actual or potential, of local residuals."""
     if not (residuals := facts.get("residuals")):
         return None
-    density = f"log density {residuals['density_gain']:+z.2f} nats per row"
+    density = f"mean log density {residuals['density_gain']:+z.2f}"
     gains = f"{-residuals['rmse_gain']:+.0%}, {density}"
     if residuals["lacking"]:
         need = (
@@ -152,6 +186,9 @@ TITLES = (
 EXPENDABLE = ("fits", "time", "since")
 """Titles of the columns that are omitted from the table of jobs on a narrow terminal."""
 
+COMPLETE = {Termination.CONVERGED.value, Termination.EFFORT.value, Termination.EXHAUSTED.value}
+"""Reasons of fits that ended by themselves; `partirvm status` explains each."""
+
 NARROW = 110
 """Number of columns below which a terminal is narrow."""
 
@@ -188,14 +225,23 @@ def _job_row(job: dict[str, Any]) -> list[str]:
         *errors,
         formatted(job, "seconds"),
         moment(job["since"]),
-        job["reason"],
+        "complete" if job["reason"] in COMPLETE else job["reason"],
     ]
 
 
-def followed(states: Iterable[JobState], as_json: bool = False, width: int = 0) -> Iterator[str]:
-    """Yield lines of at most ``width`` characters for a job's states: one for each change of
-    status, for the plan and for each round; as JSON, only rounds."""
-    lines = Lines()
+def followed(
+    states: Iterable[JobState], as_json: bool = False, width: int = 0, *, details: bool = False
+) -> Iterator[str]:
+    """Yield lines for a job's states: one for each change of status, for the plan and for each
+    round.
+
+    Args:
+        states: the states of the job
+        as_json: True for JSON, only of rounds
+        width: maximum number of characters of a line; 0 for any
+        details: True for the whole plan and all columns
+    """
+    lines = Lines(details=details)
     begun = None
     plan = None
     printed = 0
@@ -224,7 +270,7 @@ def followed(states: Iterable[JobState], as_json: bool = False, width: int = 0) 
             yield lost
         if state.status is not Status.QUEUED and state.plan is not None and state.plan != plan:
             plan = state.plan
-            yield from plan["text"].splitlines()
+            yield from (plan["text"] if details else brief_plan(plan["text"])).splitlines()
         for entry in new:
             yield from lines.of(entry, width)
         if changed and state.status.final:
@@ -257,57 +303,150 @@ def versions_text(began: Mapping[str, str], last: Mapping[str, str]) -> str:
     return "; ".join(texts) if names else ""
 
 
-def compare_text(jobs: Sequence[dict[str, Any]], spell: Callable[[str], str] = str) -> str:
+TECHNICAL = {
+    "strategy",
+    "fits",
+    "log_evidence",
+    "fit_rows",
+    "partition_size",
+    "rho",
+    "rounds",
+    "residuals",
+    "passes",
+    "planned_passes",
+    "planned_seconds",
+    "planned_memory",
+    "noise_sd",
+    "noise_vectors",
+    *QUANTITIES,
+}
+"""Facts that ``compare`` shows only with details; errors on training rows and the noise are those
+of the vectors alone."""
+
+
+def quality_of(job: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the figures of a job's summary that are compared, by title; ``job`` is a
+    ``job_facts``."""
+    summary = job.get("summary") or {}
+    return {
+        "rank": job.get("rank"),
+        "judged on": f"{summary['n_scored']:,} {summary['rows']} rows" if summary else None,
+        "RMSE": summary.get("rmse"),
+        "R²": summary.get("r2"),
+        "in 95 % intervals": summary.get("coverage_95"),
+        "log loss": summary.get("log_loss"),
+        "accuracy": summary.get("accuracy"),
+        "calibration error": summary.get("ece"),
+    }
+
+
+QUALITY_FORMS: dict[str, Callable[[float], str]] = {
+    "RMSE": format_number,
+    "R²": "{:.3f}".format,
+    "in 95 % intervals": percent,
+    "log loss": "{:.3g}".format,
+    "accuracy": percent,
+    "calibration error": percent,
+}
+"""Formats of the figures of ``quality_of`` by title."""
+
+
+def rank_of(job: Mapping[str, Any]) -> tuple[float, float]:
+    """Return what the order of jobs follows: the error on left-out or held-out rows (log loss for
+    classes), then the distance of the coverage from 95 %. Jobs without such rows come last."""
+    summary = job.get("summary") or {}
+    if summary.get("rows") in (None, "training"):
+        return math.inf, math.inf
+    loss = summary.get("log_loss", summary.get("rmse", math.inf))
+    return loss, abs(summary.get("coverage_95", math.inf) - 0.95)
+
+
+def ranked(jobs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return jobs in the order of ``rank_of``, with their ``rank`` from 1; None for those without
+    left-out rows."""
+    ordered = sorted(jobs, key=rank_of)
+    return [
+        {**job, "rank": None if math.isinf(rank_of(job)[0]) else place}
+        for place, job in enumerate(ordered, 1)
+    ]
+
+
+def _remark_on_rank(jobs: Sequence[dict[str, Any]]) -> str:
+    """Return a sentence on what the ranks of jobs mean."""
+    summaries = [job.get("summary") or {} for job in jobs]
+    if len({"log_loss" in summary for summary in summaries}) > 1:
+        return "The jobs predict numbers and classes: their errors cannot be compared."
+    if len({job["data"] for job in jobs}) > 1 or len({s.get("rows") for s in summaries}) > 1:
+        return (
+            "The jobs were judged on different rows, so small differences mean little: run "
+            "`partirvm evaluate` for each job on the same rows."
+        )
+    return "The first job has the lowest error on rows that its fit did not use."
+
+
+COMPARED = {
+    "n_rows": "rows",
+    "rho": "sparseness ρ",
+    "n_vectors": "vectors",
+    "seconds": "time",
+    **QUANTITIES,
+    "peak_memory": "memory",
+    "planned_seconds": "planned time",
+}
+"""Titles in ``compare`` of facts whose names are not words."""
+
+OF_JOBS = {"job", "since", "attempt", "reason", "doing", "advice", "data", "parameters", "versions"}
+OF_LAST_FIT = {"lost_workers", "kind", "number", "level", "candidates", "vectors", "model"}
+NOT_COMPARED = OF_JOBS | OF_LAST_FIT | {"summary", "rank"}
+"""Facts that ``compare`` does not show, or shows in another form."""
+
+
+def compare_text(
+    jobs: Sequence[dict[str, Any]], spell: Callable[[str], str] = str, *, details: bool = False
+) -> str:
     """Return a table with one column per job, containing known ``job_facts`` and differing
-    parameters, named by ``spell``."""
-    titles = {
-        "n_rows": "rows",
-        "rho": "sparseness ρ",
-        "n_vectors": "vectors",
-        "seconds": "time",
-        **QUANTITIES,
-    }
-    titles |= {"peak_memory": "memory", "planned_seconds": "planned time"}
-    others = {
-        "job",
-        "since",
-        "attempt",
-        "reason",
-        "doing",
-        "advice",
-        "data",
-        "parameters",
-        "versions",
-    }
-    others |= {
-        "lost_workers",
-        "kind",
-        "number",
-        "level",
-        "candidates",
-        "vectors",
-        "model",
-    }  # fields of the last fit
-    keys = [key for key in jobs[0] if key not in others]
+    parameters.
+
+    Args:
+        jobs: the facts of the jobs
+        spell: returns how a parameter is named
+        details: True for all facts, False for those that need no knowledge of the method
+    """
+    hidden = NOT_COMPARED if details else NOT_COMPARED | TECHNICAL
+    keys = [key for key in jobs[0] if key not in hidden]
+    qualities = [quality_of(job) for job in jobs]
     rows = [
-        [titles.get(key, key.replace("_", " ")), *(formatted(job, key) for job in jobs)]
+        [title, *(_quality_text(title, quality[title]) for quality in qualities)]
+        for title in qualities[0]
+    ]
+    rows += [
+        [COMPARED.get(key, key.replace("_", " ")), *(formatted(job, key) for job in jobs)]
         for key in keys
     ]
-    parameters = {
-        name: [job["parameters"].get(name) for job in jobs] for name in jobs[0]["parameters"]
-    }
-    parameters["data"] = [job["data"] for job in jobs]
-    differ = {
-        name: values
-        for name, values in parameters.items()
-        if any(value != values[0] for value in values)
-    }
-    rows += [
-        [spell(name), *(named(parameter_text(name, setting)) for setting in values)]
-        for name, values in differ.items()
-    ]
+    rows += _differing_parameters(jobs, spell)
     header = ("", *(job["job"].rstrip("/").rpartition("/")[2] for job in jobs))
-    return printable(aligned(header, [row for row in rows if set(row[1:]) != {MISSING}]), keep="\n")
+    table = aligned(header, [row for row in rows if set(row[1:]) != {MISSING}])
+    remark = f"\n\n{_remark_on_rank(jobs)}" if len(jobs) > 1 else ""
+    return printable(table + remark, keep="\n")
+
+
+def _differing_parameters(
+    jobs: Sequence[dict[str, Any]], spell: Callable[[str], str]
+) -> list[list[str]]:
+    """Return a row with the value of each job for each parameter that differs."""
+    rows = []
+    for name in (*jobs[0]["parameters"], "data"):
+        values = [{**job["parameters"], "data": job["data"]}.get(name) for job in jobs]
+        if any(value != values[0] for value in values):
+            rows.append([spell(name), *(named(parameter_text(name, value)) for value in values)])
+    return rows
+
+
+def _quality_text(title: str, value: Any) -> str:
+    """Return a figure of ``quality_of`` as text."""
+    if value is None:
+        return MISSING
+    return QUALITY_FORMS.get(title, str)(value)
 
 
 def parameter_text(name: str, value: Any) -> str:

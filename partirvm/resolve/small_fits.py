@@ -304,7 +304,8 @@ def measured_size(samples: Samples, problem: Problem, centres: int) -> MeasuredS
         notes: tuple[str, ...] = ()
         if rho > DENSE:
             notes = (
-                "nearly every row became a vector: the kernel is probably too narrow (lower gamma)",
+                "nearly all rows of a small fit became relevance vectors; if the final model keeps "
+                "nearly all rows, too, its kernel is too narrow: lower gamma",
             )
         entry = log.entries[-1] | {"heuristic_size": heuristic}
         return MeasuredSize(size, rho, (entry,), notes)

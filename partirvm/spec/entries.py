@@ -46,6 +46,7 @@ class Record:
         train_error: fraction of misclassified training rows
         held_out_log_loss: mean log loss of the held-out rows, in nats
         held_out_error: fraction of misclassified held-out rows
+        held_out_ece: expected calibration error of the held-out rows
         kernel: spec of the kernel, after kernel learning
         gain: after kernel learning, the increase of the tied evidence (``core.tied``) over the
             first kernel, in nats; between rounds, the increase of the fit's evidence
@@ -83,6 +84,7 @@ class Record:
     train_error: float | None = None
     held_out_log_loss: float | None = None
     held_out_error: float | None = None
+    held_out_ece: float | None = None
     kernel: dict[str, Any] | None = None
     gain: float | None = None
     taken: bool | None = None

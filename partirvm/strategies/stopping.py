@@ -89,6 +89,14 @@ def judged(state: RoundsState) -> tuple[RoundsState, Termination | None]:
     return state, None
 
 
+def with_new_patience(state: RoundsState) -> RoundsState:
+    """Return the state of a run that goes on although the held-out error stopped falling: rounds
+    without a lower error are counted from this one, and the best round stays the best."""
+    if state.best_round is None:
+        return state
+    return replace(state, best_round=replace(state.best_round, round=state.round))
+
+
 def work_of_round(state: RoundsState) -> float:
     """Return the work of the last round in multiplications."""
     columns = state.candidates

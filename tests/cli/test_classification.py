@@ -127,7 +127,10 @@ def test_commands_report_log_loss_and_error_of_classes(classes, cli, cli_json, t
     )
     assert f"({len(classes.names)} classes: {', '.join(classes.names)})" in ingested
     assert "partirvm evaluate JOB" in ingested
-    shown = [cli(*verb) for verb in (("status", job), ("status", job, "--follow"), ("wait", job))]
+    shown = [
+        cli(*verb)
+        for verb in (("status", job, "--details"), ("status", job, "--follow"), ("wait", job))
+    ]
     shown += [cli("jobs", str(classes.folder)), cli("report", job, str(page))]
     assert [status for status, *_ in shown] == [0] * 5
     text = plan + "".join(out for _, out, _ in shown)

@@ -52,7 +52,12 @@ def test_status_describes_a_finished_job(tour, cli, cli_json):
     facts = cli_json("status", tour.job, "--json")
     assert (facts["status"], facts["fits"], facts["model"]) == ("done", 3, True)
     assert facts["vectors"] == load_model(tour.job).n_vectors
-    assert lines["vectors"].startswith(f"{facts['vectors']} relevance vectors of ")
+    assert f"keeps {facts['vectors']} of {facts['n_rows']:,} rows as relevance vectors" in out
+    assert lines["summary"] == facts["summary"]["sentences"][0]
+    assert "log evidence" not in lines
+    _, out, _ = cli("status", tour.job, "--details")
+    for name in ("vectors", "log evidence", "passes", "strategy"):
+        assert re.search(f"^{name} ", out, re.MULTILINE)
 
 
 def test_jobs_prints_a_table(tour, stopped, cli, cli_json, tmp_path):

@@ -44,7 +44,7 @@ def test_help_imports_few_modules():
 
 def test_piped_progress_is_plain_lines_on_stderr(tour, cli, tmp_path):
     fit = ("fit", tour.train, str(tmp_path / "job"), *SHORT, "--validation", tour.test, "--json")
-    status, out, err = cli(*fit)
+    status, out, err = cli(*fit, "--details")
     assert status == 0
     assert json.loads(out)["rounds"] in (2, 3), "the better one of the last two rounds"
     assert ESCAPE not in out + err

@@ -206,3 +206,10 @@ def test_a_model_of_data_with_dates_predicts_frames(tmp_path):
     assert_allclose(model.predict(frame.iloc[:, ::-1]), model.predict(data), atol=1e-12)
     with pytest.raises(DataError, match="was trained on dates"):
         model.predict(data.tile(0).X)
+
+
+@pytest.mark.parametrize("labels", [np.array(["a", "b"] * 20), ["a", "b"] * 20])
+def test_labels_given_to_a_regressor_name_the_classifier(labels):
+    X = np.arange(40.0)[:, None]
+    with pytest.raises(DataError, match="use RVMClassifier"):
+        RVMRegressor(gamma=1.0).fit(X, labels)

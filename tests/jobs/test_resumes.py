@@ -10,13 +10,14 @@ from numpy.random import default_rng
 from numpy.testing import assert_array_equal
 
 from partirvm import RVMRegressor, ingest, jobs, load_model, open_job
-from partirvm.errors import UsageError
+from partirvm.errors import DoneError, UsageError
 from partirvm.jobs import Status
 from partirvm.kernels import Several, kernel_from_spec
 from partirvm.model.base import bases_of
 from partirvm.options import Request
 from partirvm.storage import Folder, read_json, to_json
 from partirvm.strategies import STRATEGIES, WorkingSetRounds
+from partirvm.strategies.stopping import PATIENCE
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning"),
@@ -133,3 +134,25 @@ def test_a_job_stores_its_basis(tmp_path):
     assert_array_equal(weights, inline.basis_weights_)
     relevances = [column["relevance"] for column in facts]
     assert_array_equal(relevances, inline.basis_relevance_)
+
+
+def test_a_stop_by_validation_goes_on_only_when_asked(tmp_path):
+    """The held-out targets are noise, so their error never falls below that of the first round."""
+    rng = default_rng(1)
+    place = data(tmp_path)
+    noise = (rng.uniform(-2, 2, (100, 2)), rng.normal(0, 3, 100))
+    held_out = ingest(noise, tmp_path / "v.zarr").url
+    request = replace(REQUEST, max_rounds=None, partition_size=10)
+    outcome = jobs.fit(place, str(tmp_path / "job"), request, validation=held_out)
+    assert outcome.reason.value == "validation"
+    job = open_job(str(tmp_path / "job"))
+    rounds = [entry["number"] for entry in job.state().history if entry["kind"] == "round"]
+    for changes in ({}, {"max_rounds": max(rounds)}):
+        with pytest.raises(DoneError):
+            job.requeue(**changes)
+    assert job.resume(max_rounds=max(rounds) + 9).wait(120) is Status.DONE
+    state = job.state()
+    again = [entry["number"] for entry in state.history if entry["kind"] == "round"]
+    assert max(again) == max(rounds) + PATIENCE
+    assert state.reason == "validation"
+    assert state.history[-1]["held_out_rmse"] == outcome.history[-1]["held_out_rmse"]

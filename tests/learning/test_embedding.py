@@ -43,7 +43,7 @@ def test_planted_effects_are_found_up_to_a_rotation():
     """Distances between coordinates are root mean square differences of a + bx, x ~ N(0, 1)."""
     X, y, effects = planted()
     scaling, notes = embedding_of(X, y, 40)
-    assert notes == ("c: 2 coordinates of 40 levels",)
+    assert notes == ("c: its 40 levels are described by 2 learned numbers",)
     ((position, blocks),) = scaling.features.tables
     table = blocks[0]
     assert (position, table.shape) == (1, (42, 2))
@@ -214,7 +214,7 @@ def test_a_fit_and_its_saved_model_use_the_coordinates(tmp_path):
     model.fit(frame(X, 13), y)
     new, t, _ = planted(400, 12, noise=0.0)
     assert rmse(model.predict(frame(new, 13)), t) < 0.1
-    assert any(note.startswith("c: ") and "of 13 levels" in note for note in model.plan_.notes)
+    assert any(note.startswith("c: ") and "its 13 levels" in note for note in model.plan_.notes)
     assert model.model_.design.scaling.embedded == [1]
     save_model(model, tmp_path / "model")
     assert_array_equal(

@@ -104,7 +104,7 @@ def test_the_plan_shows_memory_and_speed_of_local_residuals():
     assert f"{format_bytes(size)} in files of a job, a pass of {format_duration(seconds)}" in str(
         plan
     )
-    assert "; 12,000 predictions per second" in str(plan)
+    assert ", 12,000 predictions per second" in str(plan)
     limit = 20 * size + 10 * 8 * 4096 * 40 * (40 + 12)
     for place, less in (("in memory", 0), ("in files of a job", 1)):
         assert f"{place}, a pass" in str(plan_of(machine=Machine(2, 150 << 20, limit - less)))

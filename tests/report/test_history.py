@@ -17,9 +17,10 @@ def printed(history, lines=None):
 def test_relearned_kernels_have_a_line():
     """The first kernel is in the plan."""
     kernel = {"kind": "kernel", "text": "so"}
-    assert printed([kernel, {**kernel, "taken": None}, {**kernel, "taken": False}]) == [
-        "learned again: so"
-    ]
+    history = [kernel, {**kernel, "taken": None}, {**kernel, "taken": False}]
+    assert printed(history, Lines(details=True)) == ["learned again: so"]
+    (line,) = printed(history)
+    assert line.endswith("not better")
 
 
 @pytest.mark.parametrize("held_out", [None, 0.2])
@@ -30,11 +31,12 @@ def test_columns_are_aligned(held_out):
         round_of(20, 80.0, **large),
         round_of(kind="final", seconds=86_400.0, pass_rows=0, pass_seconds=0.0, log_evidence=0.5),
     ]
-    lines = printed(history)
+    lines = printed(history, Lines(details=True))
     assert len({len(line) for line in lines}) == 1
     assert ("held-out RMSE" in lines[0]) == (held_out is not None)
     for width in (80, 100, 200):
-        assert len(Lines().of(history[0], width)[0]) <= width
+        assert len(Lines(details=True).of(history[0], width)[0]) <= width
     errors = ["0.1235", "0.2"] if held_out else ["0.1235"]
     cells = ["1", "50", "25", *errors, "-12,346", "2,000", "1 min 15 s", "256 MiB"]
     assert re.split(" {2,}", lines[1].strip()) == cells
+    assert re.split(" {2,}", printed(history)[1].strip()) == ["1", "25", *errors, "1 min 15 s"]

@@ -213,8 +213,11 @@ def test_a_notebook_shows_plan_model_job_and_report(tables, tmp_path):
         each._repr_html_() for each in (found.plan, found.model, job, job.report())
     )
     assert "<caption>Plan</caption>" in plan
-    assert ">400 rows × 2 features, 1 tile of " in plan
+    assert ">400 rows × 2 features (1 tile of " in plan
     assert "<caption>Model</caption>" in model
+    for sentence in found.model.summary().sentences:
+        assert all(sentence in shown for shown in (model, handle))
+        assert sentence in job.report().html
     assert re.search(r">status</th><td [^>]*>done since \d+ \w+ \d{4}, \d\d:\d\d</td>", handle)
     assert report.startswith('<iframe title="Report of a job" sandbox srcdoc="&lt;!')
 

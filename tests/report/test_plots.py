@@ -11,7 +11,7 @@ from numpy.random import default_rng
 from numpy.testing import assert_allclose, assert_array_equal
 from pages import check, check_drawing, drawn
 
-from partirvm import RVMClassifier, RVMRegressor, ingest, jobs
+from partirvm import DiagnosticsDisplay, RVMClassifier, RVMRegressor, ingest, jobs
 from partirvm.core import ClassDiagnostics, ClassScores, NumberDiagnostics
 from partirvm.errors import DataError, UsageError
 from partirvm.options import Request
@@ -94,7 +94,7 @@ def test_a_regressor_draws_its_diagnostics(several):
     y = np.sin(X) @ np.ones((1, 1 + several)) + 0.1 * rng.normal(size=(300, 1 + several))
     y = y if several else y[:, 0]
     fitted = RVMRegressor(gamma=1.0, random_state=0).fit(X[:150], y[:150])
-    display = fitted.plot_diagnostics(X[150:], y[150:])
+    display = DiagnosticsDisplay.from_estimator(fitted, X[150:], y[150:])
     assert len(display.axes_) == 4 * (1 + several)
     mean, std = fitted.predict(X[150:], return_std=True)
     t, *moments = (values.reshape(150, -1)[:, 0] for values in (y[150:], mean, std))

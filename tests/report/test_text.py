@@ -68,18 +68,23 @@ def test_the_status_of_every_strategy_shows_its_facts(strategy, history, rounds,
     said = {"n_rows": 36_000, "n_vectors": 1, "train_rmse": 0.5, "log_evidence": -99.5}
     said |= {"advice": "More rounds may help.", "peak_memory": 320 << 20, "seconds": 80.0}
     said |= {"job": "jobs/run1", "held_out_rmse": 0.25, "held_out_nlpd": -0.625}
-    text = status_text({**found, **said})
+    text = status_text({**found, **said}, details=True)
     numbers = ("36,000", "0.5 ", "0.25", "-0.625", "-99.5")
     spent = ("1 min 20 s (1 min 20 s planned)", "320 MiB (300 MiB planned)")
     words = ("1 relevance vector of", "'fare'", "jobs/run1", "More rounds may help.")
     for piece in (*numbers, *spent, *words):
         assert piece in text
+    brief = status_text({**found, **said})
+    assert set(brief.splitlines()) < set(text.splitlines())
+    assert not re.search("evidence|passes|strategy|noise", brief)
+    for piece in ("1 relevance vector of", *spent):
+        assert piece in brief
     assert "held-out" not in status_text({**found, "held_out_rmse": None, "held_out_nlpd": None})
 
 
 def test_the_status_describes_local_residuals():
     """Training error and noise then refer to the model without local residuals."""
-    gains = "-18%, log density +0.03 nats per row"
+    gains = "-18%, mean log density +0.03"
     would = (
         f"not used, but would change the RMSE of left-out rows by {gains}: their 960 MiB need a "
         "job folder or a larger"
@@ -97,7 +102,7 @@ def test_the_status_describes_local_residuals():
         facts = facts_of([round_of(kind="final", residuals=found, noise_sd=0.5)])
         lines = dict(
             re.split(" {2,}", line, maxsplit=1)
-            for line in status_text({**facts, "target": "y"}).splitlines()
+            for line in status_text({**facts, "target": "y"}, details=True).splitlines()
         )
         alone = " of the vectors alone" if kept else ""
         assert lines["neighbours"] == expected
@@ -116,7 +121,7 @@ def test_the_status_for_classes_shows_log_loss_and_error():
     for key in ("train_log_loss", "train_error", "held_out_log_loss", "held_out_error"):
         assert found[key] == history[-1][key]
     json.dumps(found)
-    text = status_text(found)
+    text = status_text(found, details=True)
     assert not OF_NUMBERS.search(text)
     assert re.search(r"^job +jobs/run1\nstatus +done since .*, attempt 2\nstrategy ", text)
     lines = dict(re.split(" {2,}", line, maxsplit=1) for line in text.splitlines())
@@ -193,14 +198,25 @@ def invoke(*arguments):
 
 
 def test_comparisons_show_the_parameters_that_differ(folder):
-    text = invoke("compare", folder / "wide", folder / "narrow")
+    text = invoke("compare", folder / "wide", folder / "narrow", "--details")
     lines = {line.split("  ")[0]: line.split()[-2:] for line in text.splitlines() if line}
-    assert text.splitlines()[0].split() == ["wide", "narrow"]
+    names = ("narrow", "wide")  # in the order of their errors
+    assert text.splitlines()[0].split() == [*names]
+    summaries = [job_facts(open_job(str(folder / job)))["summary"] for job in names]
+    assert [float(cell) for cell in lines["RMSE"]] == pytest.approx(
+        [summary["rmse"] for summary in summaries], rel=5e-3
+    )
+    assert summaries[0]["rmse"] < summaries[1]["rmse"]
+    assert "judged on different rows" in text
     for name, key in (("vectors", "vectors"), ("training RMSE", "train_rmse")):
-        found = [open_job(str(folder / job)).progress()[key] for job in ("wide", "narrow")]
+        found = [open_job(str(folder / job)).progress()[key] for job in names]
         assert [float(cell) for cell in lines[name]] == pytest.approx(found, rel=1e-3)
-    assert lines["--gamma"] == ["0.5", "4.0"]
-    assert lines["held-out RMSE"][0] == "–"
+    assert lines["--gamma"] == ["4.0", "0.5"]
+    assert lines["held-out RMSE"][1] == "–"
+    assert lines["rank"] == ["1", "2"]
+    brief = invoke("compare", folder / "wide", folder / "narrow")
+    assert set(brief.splitlines()) < set(text.splitlines())
+    assert not re.search("evidence|training|passes", brief)
     assert "--partition-size" not in text
     found = job_facts(open_job(str(folder / "wide")))
     assert compare_text([found]).splitlines()[0].strip() == "wide"
@@ -216,7 +232,7 @@ def test_followed_states_print_each_change_once():
     again = JobState(Status.RUNNING, reason="there", attempt=2, plan=plan(), history=rounds[:1])
     more = JobState(Status.RUNNING, reason="", attempt=2, plan=plan(), history=rounds)
     ended = JobState(Status.DONE, reason="rounds", attempt=2, plan=plan(), history=rounds)
-    begun, *planned = followed([first, first, again, more, ended])
+    begun, *planned = followed([first, first, again, more, ended], details=True)
     assert planned[:2] == plan()["text"].splitlines()
     shown = planned[3:]
     assert begun.endswith("running: here")
