@@ -4,14 +4,17 @@ from partirvm.model.base import FAR, FittedModel, OfRows
 from partirvm.model.classifier import ClassModel
 from partirvm.model.files import AnyModel, load_model, save_model
 from partirvm.model.fitted import Model
+from partirvm.model.summary import Assessment, summarised
 
 __all__ = [
     "FAR",
     "AnyModel",
+    "Assessment",
     "ClassModel",
     "FittedModel",
     "Model",
     "OfRows",
     "load_model",
     "save_model",
+    "summarised",
 ]

@@ -17,8 +17,8 @@ from partirvm.core.left_out import inside_95
 from partirvm.core.scores import ece_by_chance
 from partirvm.fit.assessment import share_of_copies
 from partirvm.jobs import open_job
-from partirvm.model import load_model, save_model
-from partirvm.model.summary import Assessment, from_json, summarised
+from partirvm.model import Assessment, load_model, save_model, summarised
+from partirvm.model.summary import from_json
 from partirvm.report.text import job_facts, ranked
 
 NUMBERS = Assessment(
