@@ -83,7 +83,7 @@ def test_plan_and_history_describe_the_learned_kernel(data, tmp_path):
     assert "evidence +" in text
     assert "not in the kernel: noise" in text
     plan = str(fitted.plan)
-    assert f"learned     {text}" in plan
+    assert f"kernel      {text}" in plan
     assert fitted.plan.partition_size == 240
     assert measured["partition_size"] == 240
     state = open_job(tmp_path / "job").state()
