@@ -183,8 +183,12 @@ def requeue(
             f"a resume cannot change {', '.join(other)}, only {', '.join(LIMITS)}: start a new job"
         )
     store = JobStore(location)
+    before = store.state()
     with store.acquire():
         state = store.folded()
+        if before.status is Status.INTERRUPTED and state.status is Status.QUEUED:
+            # only the lease that ends here shows this; a refused request changes nothing
+            store.record({"event": "interrupted", "reason": before.reason})
         request = {**state.request, **moved}
         kept = {"data", "validation"} - moved.keys()
         require_places(location, [state.request[name] for name in sorted(kept)], allow_data)

@@ -2,16 +2,20 @@
 
 import os
 import signal
+import time
 from dataclasses import asdict, replace
 
+import numpy as np
 import pytest
 from journals import REQUEST
 from processes import running
 from reference import QUICK, model
 from waiting import Clock, wait_for
 
-from partirvm.errors import LeaseError, LeaseLostError, StorageError
-from partirvm.jobs import JobStore
+from partirvm import ingest
+from partirvm.errors import LeaseError, LeaseLostError, StorageError, UsageError
+from partirvm.jobs import JobStore, Status, create, open_job
+from partirvm.options import Request
 from partirvm.storage import Folder, LeaseTimes, Process, lease, open_folder, to_json
 from partirvm.storage.lease import holder
 
@@ -220,3 +224,21 @@ def test_without_proc_no_process_counts_as_dead(monkeypatch):
             assert not replace(Process.this(), pid=2**22 + 1).dead
     finally:
         lease._space.cache_clear()
+
+
+@pytest.mark.parametrize("changes", [{"grown": True}, {"max_rounds": -1}, {"kernel": "linear"}])
+def test_a_refused_request_leaves_a_job_interrupted(tmp_path, changes):
+    """Its process ended just after it took the lease, before it recorded that it runs. There is no
+    fit yet that new rows could join."""
+    X = np.arange(60.0)[:, None]
+    ingest((X, np.sin(X[:, 0])), tmp_path / "d.zarr")
+    options = Request(gamma=1.0, max_rounds=2)
+    create(str(tmp_path / "d.zarr"), str(tmp_path / "job"), options, None, False)
+    claim_of(open_folder(tmp_path / "job"), 1, time.time(), pid=2**22 + 1)
+    job = open_job(tmp_path / "job")
+    before = job.state()
+    assert before.status is Status.INTERRUPTED
+    with pytest.raises(UsageError):
+        job.requeue(**changes)
+    assert (job.state().status, job.state().reason) == (before.status, before.reason)
+    assert job.requeue().status is Status.QUEUED
