@@ -15,6 +15,7 @@ from partirvm.data.labels import Levels
 from partirvm.data.problems import Finding, OddCells, Values
 from partirvm.data.roles import Roles
 from partirvm.data.tables import Batch, Reader, is_text, numbers
+from partirvm.data.unseen import UnseenLevels
 from partirvm.quoting import counted, listed, quoted
 from partirvm.types import Bool, Columns, Float, cyclic
 
@@ -63,6 +64,7 @@ class Encoder:
         roles: roles of the columns
         n_rows: number of rows read, without dropped rows
         dropped: number of rows dropped because they have no target
+        unseen_rows: number of rows with a label that the data ``like`` do not have
     """
 
     def __init__(
@@ -79,6 +81,7 @@ class Encoder:
         self.roles = roles
         self.n_rows = 0
         self.dropped = 0
+        self.unseen_rows = 0
         self._table = table
         self._like = like
         self._stored = stored
@@ -106,6 +109,7 @@ class Encoder:
         return Levels(
             f"{self._table.name}: the column {quoted(name)}",
             known,
+            fixed=self._like is not None,
             untyped=self._table.untyped,
             classes=is_target,
             most=np.inf if name in self.roles.categorical else MOST_LEVELS,
@@ -129,10 +133,30 @@ class Encoder:
                 self._encode(self._columns[name], batch[name], space[:n_rows, place])
             records = self._checked(space[:n_rows])
             self.n_rows += len(records)
+            self.unseen_rows += int(self._are_unseen(records).sum())
             del batch  # free the memory before the next batch is read
             records[:, 1] = np.arange(start, self.n_rows)
             records[:, 0] = records[:, 1] if rng is None else rng.random(len(records))
             yield records
+
+    def _are_unseen(self, records: Float) -> Bool:
+        """Return a mask of the records (n, 2 + columns) with a label that the data ``like`` do not
+        have."""
+        are_unseen = np.zeros(len(records), dtype=np.bool_)
+        for place, name in enumerate(self.roles.wanted, 2):
+            levels = self._columns[name].levels
+            if levels is not None and levels.unseen:
+                are_unseen |= records[:, place] == levels.unseen_code
+        return are_unseen
+
+    @property
+    def unseen(self) -> UnseenLevels:
+        """The rows with labels that the data ``like`` do not have."""
+        labels = dict[str, tuple[Any, ...]]()
+        for name, column in self._columns.items():
+            if column.levels is not None and column.levels.unseen:
+                labels[name] = tuple(column.levels.unseen)
+        return UnseenLevels(self.unseen_rows, labels)
 
     def _encode(self, column: _Column, values: Any, into: Float) -> None:
         """Write the codes or numbers of a batch of a column's values to ``into`` (n,)."""

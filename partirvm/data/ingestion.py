@@ -10,7 +10,7 @@ the DATA then count as unshuffled.
 import os
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from inspect import signature
 from typing import Any
 
@@ -125,8 +125,8 @@ def ingest(
         of DATA did.
     like : DATA or path, optional
         Use the features, categories, target and classes of the DATA ``like``, for a test set or for
-        rows to predict. A category missing from ``like`` gets the code after the last category; a
-        class missing from ``like`` is an error. Without a target column, the new DATA can be used
+        rows to predict. A label that is no category of ``like`` counts as missing, with an
+        ``UnseenLevelWarning``; a class missing from ``like`` is an error. Without a target column, the new DATA can be used
         only for prediction.
     memory_limit : int or str, optional
         Maximum resident memory of this process in bytes, or a string such as ``"512MiB"``. The
@@ -251,9 +251,12 @@ def _ingest(
             findings = reading.encoder.findings()
             refuse(table.name, findings, _remedy(source, url, options, findings))
             attributes = task.write(reading)
+            unseen = reading.encoder.unseen
+            attributes = replace(attributes, unseen=attributes.unseen + unseen)
         if not options["again"]:
             _require_new_rows(attributes, url)
         place.commit(attributes)
+    unseen.warn(table.name, reading.encoder.n_rows)
     stored = ZarrSource(data)
     stored.left_out = reading.encoder.dropped
     inputs = attributes.moments.inputs

@@ -38,7 +38,12 @@ from partirvm.options.table import (
     StrategyName,
 )
 from partirvm.options.values import AlphaPrior, Strategy, Value, Warp, flat
-from partirvm.predict.prediction import score, tile_values, warn_of_far_rows
+from partirvm.predict.prediction import (
+    score,
+    tile_values,
+    warn_of_far_rows,
+    warn_of_unseen_levels,
+)
 from partirvm.report.plots import DiagnosticsDisplay, from_json
 from partirvm.report.progress import FitCallback, Progress
 from partirvm.resolve.kernel import portable
@@ -339,6 +344,7 @@ class RelevanceVectorMachine(FunctionParameters, BaseEstimator):
             source = as_source(X)
             tiles = partial(tile_values, function)
             require_features_like(source, self.model_.columns)
+            warn_of_unseen_levels(source)
             with closing(executor_for(self.client)) as executor:
                 records = np.concatenate(
                     [block for _, block in executor.map(tiles, source, range(source.n_tiles), None)]

@@ -20,6 +20,7 @@ from partirvm.data.convert import frame_rows, in_order
 from partirvm.data.frames import is_frame, module_of, pandas_column, pandas_frame
 from partirvm.data.labels import Labels, coded, label_values, plain_labels
 from partirvm.data.source import Source, default_names, numeric_array
+from partirvm.data.unseen import with_known_codes
 from partirvm.errors import DataError, DataTypeError, MemoryLimitError, PartirvmError, UsageError
 from partirvm.execution import LocalExecutor
 from partirvm.options.constraints import parse_bytes
@@ -138,6 +139,8 @@ def rows_of(
             rows = check_array(X, input_name="X", **checks)
         else:
             rows, y = check_X_y(X, y, **checks)
+        if columns is not None and rows.shape[1] == len(columns.features):
+            rows = with_known_codes(rows, columns)
         validate_data(
             estimator, frame if is_frame(frame) else rows, reset=reset, skip_check_array=True
         )

@@ -295,7 +295,7 @@ class RVMRegressor(MultiOutputMixin, RegressorMixin, RelevanceVectorMachine):
             and, with ``return_std``, of the standard deviation, in the units of X; for T targets,
             (n, T, d). The gradient is 0 for categories, and for a kernel with a kink (Laplacian) at
             its centre. Local residuals, Python functions as kernel or basis, and rows with missing
-            values have no gradient.
+            numbers have no gradient.
 
         Returns
         -------

@@ -547,23 +547,33 @@ class Model(FittedModel):
         The noise factor already contains the variance of a missing label's effect
         (``FeatureMap.noise_factor``).
         """
-        features = self.design.scaling.features
         variance = np.zeros((len(X), *self.mean.shape[1:]))
-        missing = np.isnan(X)
-        missing[:, self.design.scaling.embedded] = False
-        if features is not None:
-            missing[:, features.gaps] = False
+        missing = self.gaps_to_fill(X)
         rows = np.flatnonzero(missing.any(axis=1))
-        M = self.n_vectors
-        if len(rows) and M:
+        if len(rows) and self.n_vectors:
             filled = (
-                np.where(missing[rows], vector, X[rows])
-                for vector in self.design.centres[:: -(-M // FILLINGS)]
+                np.where(missing[rows], vector, X[rows]) for vector in self.filling_vectors
             )
             variance[rows] = np.var(
                 [linear_values(self.design, self.mean, vector)[0] for vector in filled], axis=0
             )
         return variance
+
+    @property
+    def filling_vectors(self) -> Float:
+        """The relevance vectors whose values replace a missing one, (k, d)."""
+        step = -(-self.n_vectors // FILLINGS)
+        return self.design.centres[::step] if step else self.design.centres
+
+    def gaps_to_fill(self, X: Float) -> Bool:
+        """Return a mask (n, d) of the missing values in rows X whose features had no gaps in
+        training and whose labels have no coordinates."""
+        features = self.design.scaling.features
+        missing = np.isnan(X)
+        missing[:, self.design.scaling.embedded] = False
+        if features is not None:
+            missing[:, features.gaps] = False
+        return missing
 
     def _of_levels(self, X: Float) -> Float | float:
         """Return the variance (n, T) of level effects in excess of the noise variance, for several
