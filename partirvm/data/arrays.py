@@ -261,6 +261,16 @@ def in_process(name: str, values: Any) -> np.ndarray[Any, Any]:
     return np.asarray(values)
 
 
+def loaded_rows(name: str, values: Any) -> Any:
+    """Return a Zarr array, or a Dask array, frame or series, in memory; anything else unchanged."""
+    refuse_missing_chunks(name, values)
+    if hasattr(values, "__dask_graph__"):
+        return computed(values, client=client_of(values))[0]
+    if hasattr(values, "nchunks_initialized"):
+        return _load_zarr(values, name, 0, values.shape[0])
+    return values
+
+
 def refuse_missing_chunks(name: str, array: Any) -> None:
     """Raise ``MissingDataError`` if chunks of a Zarr array are missing: reading them would return
     the fill value."""

@@ -261,6 +261,7 @@ def checked_rows(X: Any, columns: Columns) -> Float:
     rows = frame_rows(X, columns)[0] if is_frame(X) else numeric_array("X", X).astype(np.float64)
     if np.isinf(rows).any():
         raise DataError("X has infinite values: remove or fill them")
+    rows = np.ascontiguousarray(rows)
     has_features = rows.ndim == 2 and rows.shape[1] == len(columns.features)
     return with_known_codes(rows, columns) if has_features else rows
 

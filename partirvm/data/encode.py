@@ -64,11 +64,18 @@ class Encoder:
         roles: roles of the columns
         n_rows: number of rows read, without dropped rows
         dropped: number of rows dropped because they have no target
+        weightless: number of rows left out because their weight is 0
         unseen_rows: number of rows with a label that the data ``like`` do not have
     """
 
     def __init__(
-        self, roles: Roles, table: Reader, like: Columns | None, *, stored: bool = False
+        self,
+        roles: Roles,
+        table: Reader,
+        like: Columns | None,
+        *,
+        stored: bool = False,
+        weightless: bool = True,
     ) -> None:
         """Prepare to read a table.
 
@@ -77,6 +84,7 @@ class Encoder:
             table: table to read
             like: columns of other data, whose labels and date cycles apply, or None
             stored: True to leave out text columns with too many labels
+            weightless: False to leave out rows of weight 0
         """
         self.roles = roles
         self.n_rows = 0
@@ -85,6 +93,8 @@ class Encoder:
         self._table = table
         self._like = like
         self._stored = stored
+        self._takes_weightless = weightless
+        self.weightless = 0
         self._row = 0  # first row of the batch in the table
         # True for columns in which some row has a value
         self._filled = np.zeros(len(roles.wanted), bool)
@@ -109,7 +119,6 @@ class Encoder:
         return Levels(
             f"{self._table.name}: the column {quoted(name)}",
             known,
-            fixed=self._like is not None,
             untyped=self._table.untyped,
             classes=is_target,
             most=np.inf if name in self.roles.categorical else MOST_LEVELS,
@@ -124,7 +133,7 @@ class Encoder:
         for batch in self._table.batches(wanted, batch_bytes):
             start = self.n_rows
             n_rows = len(batch[wanted[0]])
-            self._row = self.n_rows + self.dropped
+            self._row = self.n_rows + self.dropped + self.weightless
             if len(space) < n_rows:
                 space = np.empty((n_rows, space.shape[1]))
             if not self._row and self._like is None:
@@ -313,6 +322,10 @@ class Encoder:
             usable = (weights >= 0) & np.isfinite(weights)
             self._record("weights", ~usable, used, len(roles.wanted) - 1)
         self.dropped += int((~used).sum())
+        if roles.weights is not None and not self._takes_weightless:
+            is_weightless = used & (values[:, -1] == 0)
+            self.weightless += int(is_weightless.sum())
+            used &= ~is_weightless
         return records if used.all() else records[used]
 
     def _record(self, kind: str, cells: Bool, used: Bool, first: int = 0) -> None:
@@ -534,6 +547,8 @@ class Encoder:
                 remarks[name].append(f"{share:.1%} of the rows have no value")
         if self.dropped and not remarks[columns.target]:
             remarks[columns.target].append(f"{counted(self.dropped, 'row')} without it left out")
+        if self.weightless and self.roles.weights is not None:
+            remarks[self.roles.weights].append(f"{counted(self.weightless, 'row')} of weight 0 left out")
         if table.note:
             remarks[table.name].append(table.note)
         names = dict.fromkeys((table.name, *table.columns, columns.target))

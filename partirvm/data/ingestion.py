@@ -104,7 +104,9 @@ def ingest(
         feature values are stored as NaN.
     weights, noise : str, optional
         Column of precision weights, zero or positive; or, instead, of positive relative noise r.
-        The noise variance of a row is then σ²·r², and its weight is 1/r².
+        The noise variance of a row is σ² divided by its weight in units of the mean weight, so that
+        a common factor of the weights has no effect; with noise r, it is σ²·r², and the scale of r
+        matters. Rows of weight 0 are left out, except with ``like``.
     classes : bool
         True if the target is a class. Classes are stored as codes 0 … K−1, and their labels in the
         attributes.
@@ -324,7 +326,9 @@ class _Ingest:
         roles = assign_roles(table, self.known, options)
         if before is not None:
             _require_same_roles(before, roles, self.url)
-        encoder = Encoder(roles, table, self.known, stored=True)
+        # rows to predict or to score stay, so that there is an output for each of them
+        is_test = self.known is not None and before is None
+        encoder = Encoder(roles, table, self.known, stored=True, weightless=is_test)
         width = 2 + len(roles.wanted)
         held = table.held(roles.wanted)
         batch_bytes = self.budget.batch_bytes(table, width, self._expected_tile_rows(roles), held)
@@ -356,6 +360,7 @@ class _Ingest:
             seed=None if self.shuffle is None else int(self.shuffle),
             weighted=roles.weights is not None,
             labelled=bool(roles.targets),
+            has_known_noise=roles.noisy,
         )
         blocks = (
             encoder.finished(block, attributes.n_rows) for block in reading.rows.blocks(sort_bytes)
@@ -393,14 +398,19 @@ def _remedy(source: Any, url: str, options: Mapping[str, Any], findings: Sequenc
 
 def _require_same_roles(before: DataAttributes, new: Roles, url: str) -> None:
     """Raise ``DataError`` if the new rows differ from DATA in their targets or in whether they have
-    weights."""
+    weights or known noise."""
     columns = before.columns
     targets = (columns.targets or (columns.target,)) if before.labelled else ()
-    if targets == new.targets and before.weighted == (new.weights is not None):
+    if (
+        targets == new.targets
+        and before.weighted == (new.weights is not None)
+        and before.has_known_noise == new.noisy
+    ):
         return
-    weights = "with" if before.weighted else "without"
+    kind = "known noise" if before.has_known_noise else "weights"
+    weights = f"{'with' if before.weighted else 'without'} {kind}"
     raise DataError(
-        f"{url}: the dataset has the targets [{listed(targets)}] {weights} weights, unlike the new "
+        f"{url}: the dataset has the targets [{listed(targets)}] {weights}, unlike the new "
         f"rows (targets [{listed(new.targets)}]): append only rows with the same columns in the "
         "same order"
     )

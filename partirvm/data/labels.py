@@ -188,14 +188,7 @@ class Levels:
     sorted order."""
 
     def __init__(
-        self,
-        where: str,
-        known: Sequence[Any] | None,
-        *,
-        fixed: bool,
-        untyped: bool,
-        classes: bool,
-        most: float,
+        self, where: str, known: Sequence[Any] | None, untyped: bool, classes: bool, most: float
     ) -> None:
         """Prepare to collect labels.
 
@@ -203,16 +196,12 @@ class Levels:
             where: name of the column in messages
             known: labels whose codes are their positions here; other labels count as missing, and
                 have the provisional code ``len(known)``
-            fixed: True if the known labels are those of other rows, and all of them are levels; False
-                if a data frame declares them, so that only those that occur are levels
             untyped: True for strings of a CSV file, which become numbers if all are numeric
             classes: True if the labels are classes, so that unknown labels are refused
             most: maximum number of labels
         """
         self._where = where
         self._known = known
-        self._fixed = fixed
-        self._occurring = set[Any]()
         self._untyped = untyped
         self._classes = classes
         self._most = min(most, MOST_CLASSES if classes else most)
@@ -263,7 +252,6 @@ class Levels:
             if len(self.unseen) < REMEMBERED:
                 self.unseen[label] = None
             return self.unseen_code
-        self._occurring.add(label)
         return self.found[label]
 
     @property
@@ -275,11 +263,6 @@ class Levels:
         """Return the sorted labels, and the final codes for the provisional codes, unknown labels
         (NaN) and NaN."""
         labels = list(self.found)
-        if self._known is not None and not self._fixed:
-            occurs = np.array([label in self._occurring for label in labels], dtype=np.bool_)
-            codes = np.where(occurs, np.cumsum(occurs) - 1.0, np.nan)
-            remaining = tuple(label for label in labels if label in self._occurring)
-            return remaining, np.append(codes, [np.nan, np.nan])
         if self._known is not None:
             return tuple(labels), np.append(np.arange(float(len(labels))), [np.nan, np.nan])
         if self._untyped:

@@ -86,6 +86,7 @@ class DataAttributes:
         hashes: checksums of the chunks of each array
         batches: number of rows and a checksum of their values, for the ingest and each append
         segments: first tile and group name of each run of tiles
+        has_known_noise: True if the weights were computed from a column of known noise
         unseen: rows with labels that are no categories of ``columns``, stored as missing labels
     """
 
@@ -99,6 +100,7 @@ class DataAttributes:
     hashes: dict[str, tuple[str, ...]] = field(default_factory=dict)
     batches: tuple[tuple[int, str], ...] = ()
     segments: tuple[tuple[int, str], ...] = ()
+    has_known_noise: bool = False
     unseen: UnseenLevels = NO_UNSEEN
 
     @property
@@ -280,6 +282,7 @@ class ZarrSource(Source):
             self.moments = attributes.moments
             self.seed = attributes.seed
             self.weighted = attributes.weighted
+            self.has_known_noise = attributes.has_known_noise
             self.unseen = attributes.unseen
             self.shuffled = self.seed is not None and len(attributes.batches) == 1
             self._opened = (folder, attributes)

@@ -1,9 +1,11 @@
 """Convert the rows, targets, labels and weights passed to an estimator, and check them as
 scikit-learn does."""
 
+import math
 import os
+import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,17 +17,24 @@ from sklearn.utils.validation import _check_sample_weight, check_array, check_X_
 
 from partirvm.core.moments import refuse_masked
 from partirvm.data import as_source
-from partirvm.data.arrays import client_of, computed, lengths_of
+from partirvm.data.arrays import client_of, computed, lengths_of, loaded_rows
 from partirvm.data.convert import frame_rows, in_order
 from partirvm.data.frames import is_frame, module_of, pandas_column, pandas_frame
 from partirvm.data.labels import Labels, coded, label_values, plain_labels
-from partirvm.data.source import Source, default_names, numeric_array
+from partirvm.data.source import Source, default_names, numeric_array, with_nan
 from partirvm.data.unseen import with_known_codes
 from partirvm.errors import DataError, DataTypeError, MemoryLimitError, PartirvmError, UsageError
 from partirvm.execution import LocalExecutor
 from partirvm.options.constraints import parse_bytes
 from partirvm.quoting import format_bytes
 from partirvm.types import Columns, Float
+
+
+LOADED_BYTES = 1 << 27
+"""Maximum size in bytes of Zarr and Dask collections whose rows are read into memory, and shuffled.
+Larger ones are read tile by tile in their own order: a tile of shuffled rows would need all
+chunks. The limit must not depend on the memory of a machine, as the order of rows changes the
+result."""
 
 
 def in_memory(X: Any) -> bool:
@@ -127,6 +136,11 @@ def rows_of(
         checks |= {"y_numeric": numbers, "multi_output": numbers}
     frame = X = loaded(estimator, pandas_frame(X))
     refuse_masked(X, "X")
+    if isinstance(X, list | tuple) and "pandas" in sys.modules:
+        with suppress(ValueError):  # the check below describes rows of different lengths
+            X = np.asarray(X)
+    if isinstance(X, np.ndarray):
+        frame = X = with_nan(X)
     with data_errors():
         if is_frame(X):
             frame = X if columns is None else in_order(X, columns)
@@ -139,6 +153,7 @@ def rows_of(
             rows = check_array(X, input_name="X", **checks)
         else:
             rows, y = check_X_y(X, y, **checks)
+        rows = np.ascontiguousarray(rows)  # products round differently in Fortran order
         if columns is not None and rows.shape[1] == len(columns.features):
             rows = with_known_codes(rows, columns)
         validate_data(
@@ -203,6 +218,25 @@ def training_rows(
     return TrainingRows(X, y, weights, columns, labels)
 
 
+def small_in_memory(X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Any]:
+    """Return Zarr and Dask collections of rows in memory if they take at most ``LOADED_BYTES``, so
+    that they are shuffled as arrays in memory are; otherwise return them unchanged.
+
+    Args:
+        X: rows of any kind.
+        y: targets or labels, or None.
+        sample_weight: weights of the rows, or None.
+    """
+    if in_memory(X) or isinstance(X, str | os.PathLike | Source):
+        return X, y, sample_weight
+    if hasattr(X, "compute_chunk_sizes") and any(map(np.isnan, X.shape)):
+        X = X.compute_chunk_sizes()
+    n_rows = sum(lengths_of(X)) if is_frame(X) else X.shape[0]
+    if 8 * n_rows * math.prod(X.shape[1:]) > LOADED_BYTES:
+        return X, y, sample_weight
+    return loaded_rows("X", X), loaded_rows("y", y), loaded_rows("the weights", sample_weight)
+
+
 def training_source(
     estimator: Any, X: Any, y: Any, sample_weight: Any, seed: int
 ) -> tuple[Source, Labels | None]:
@@ -216,6 +250,7 @@ def training_source(
         sample_weight: weights of the rows, or None.
         seed: the seed for the order of rows in memory.
     """
+    X, y, sample_weight = small_in_memory(X, y, sample_weight)
     if in_memory(X):
         rows = training_rows(estimator, X, y, sample_weight)
         source = as_source(rows.X, rows.y, rows.weights, seed=seed, columns=rows.columns)

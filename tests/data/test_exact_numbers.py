@@ -9,10 +9,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from numpy.random import default_rng
+from numpy.testing import assert_array_equal
 
 from partirvm import RVMClassifier, RVMRegressor
 from partirvm.data import as_source, ingest
-from partirvm.errors import DataError
+from partirvm.errors import DataError, UnseenLevelWarning
 
 ODD = 2**53 + 1
 """The smallest integer that float64 cannot represent; it is next to 2**53."""

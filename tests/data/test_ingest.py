@@ -20,6 +20,7 @@ from partirvm.core.moments import Moments
 from partirvm.core.statistics import TreeSum
 from partirvm.data import ZarrSource, ingest
 from partirvm.data.source import hash_tile, tile_rows_for
+from partirvm.errors import UnseenLevelWarning
 
 
 def rows(n=500, d=3, seed=0):

@@ -122,20 +122,6 @@ def test_codes_that_are_no_level_count_as_missing_labels(code):
     assert_array_equal(found[0], said(model.model_.predict, codes)[0])
 
 
-def test_a_declared_category_without_rows_is_unseen():
-    """A data frame declares its categories; those without rows teach nothing."""
-    X, y = frame(6)
-    names = [*sorted(set(X["shop"])), "never"]
-    X["shop"] = pd.Categorical(X["shop"], categories=names)
-    model = RVMRegressor(**QUICK).fit(X, y)
-    assert model.model_.columns.categories["shop"] == tuple(names[:-1])
-    new = rows("never")
-    new["shop"] = pd.Categorical(new["shop"], categories=names)
-    found, messages = said(model.predict, new, return_std=True)
-    assert_array_equal(found, said(model.predict, rows(None), return_std=True)[0])
-    assert len(messages) == 1
-
-
 def test_explanations():
     X, y = frame(6)
     model = RVMRegressor(**QUICK).fit(X, y)
