@@ -548,7 +548,9 @@ class Encoder:
         if self.dropped and not remarks[columns.target]:
             remarks[columns.target].append(f"{counted(self.dropped, 'row')} without it left out")
         if self.weightless and self.roles.weights is not None:
-            remarks[self.roles.weights].append(f"{counted(self.weightless, 'row')} of weight 0 left out")
+            remarks[self.roles.weights].append(
+                f"{counted(self.weightless, 'row')} of weight 0 left out"
+            )
         if table.note:
             remarks[table.name].append(table.note)
         names = dict.fromkeys((table.name, *table.columns, columns.target))

@@ -128,8 +128,8 @@ def ingest(
     like : DATA or path, optional
         Use the features, categories, target and classes of the DATA ``like``, for a test set or for
         rows to predict. A label that is no category of ``like`` counts as missing, with an
-        ``UnseenLevelWarning``; a class missing from ``like`` is an error. Without a target column, the new DATA can be used
-        only for prediction.
+        ``UnseenLevelWarning``; a class missing from ``like`` is an error. Without a target column,
+        the new DATA can be used only for prediction.
     memory_limit : int or str, optional
         Maximum resident memory of this process in bytes, or a string such as ``"512MiB"``. The
         default is the larger of 512 MiB and the current memory of the process plus 256 MiB.

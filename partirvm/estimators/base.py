@@ -19,7 +19,14 @@ from partirvm.data import as_source
 from partirvm.data.labels import Labels, text_of_label
 from partirvm.data.source import Source, require_features_like
 from partirvm.errors import UsageError
-from partirvm.estimators.inputs import data_errors, in_memory, rows_of, source_of, training_source
+from partirvm.estimators.inputs import (
+    data_errors,
+    has_gaps,
+    in_memory,
+    rows_of,
+    source_of,
+    training_source,
+)
 from partirvm.execution import executor_for
 from partirvm.export import to_c, to_numpy, to_onnx
 from partirvm.fit.driver import Driver, MemoryJournal
@@ -173,7 +180,9 @@ class RelevanceVectorMachine(FunctionParameters, BaseEstimator):
             ``classes=True`` for labels); it includes y and weights. X is not kept.
         y : array-like (N,), or (N, T) for a regression with T targets
             Targets, or labels of any type that has an order; either of the same kind as X or a
-            NumPy array.
+            NumPy array. For rows in memory, some of several targets of a row may be NaN: targets
+            with the same gaps are fitted together to the rows that have them, and a constant target
+            alone (``estimators_``).
         sample_weight : array-like (N,), optional
             In a regression, the noise variance of a row is σ²/weight: a row with known relative
             noise r has weight 1/r². In a classification, a row of weight 2 counts as two rows. Rows
@@ -199,11 +208,22 @@ class RelevanceVectorMachine(FunctionParameters, BaseEstimator):
                 if y_val is None and not in_memory(X_val)
                 else (X_val, y_val, sample_weight_val)
             )
-            held_out = source_of(self, rows, source.columns, labels)
-        self._fit(source, held_out, parameters, MemoryJournal(), None)
+            gaps = has_gaps(source)
+            held_out = source_of(self, rows, source.columns, labels, gaps=gaps)
+        self._fit_targets(source, held_out, parameters)
         self._take_labels(source.columns, labels)
         self.__dict__.pop("_stream", None)
         return self
+
+    def _fit_targets(self, source: Source, held_out: Source | None, request: Request) -> None:
+        """Fit to all targets of the rows, and set the attributes.
+
+        Args:
+            source: the training rows.
+            held_out: validation rows, if any.
+            request: the options.
+        """
+        self._fit(source, held_out, request, MemoryJournal(), None)
 
     def _fit(
         self,

@@ -16,7 +16,7 @@ from sklearn.base import is_regressor
 from sklearn.utils.validation import _check_sample_weight, check_array, check_X_y, validate_data
 
 from partirvm.core.moments import refuse_masked
-from partirvm.data import as_source
+from partirvm.data import ArraySource, as_source
 from partirvm.data.arrays import client_of, computed, lengths_of, loaded_rows
 from partirvm.data.convert import frame_rows, in_order
 from partirvm.data.frames import is_frame, module_of, pandas_column, pandas_frame
@@ -28,7 +28,6 @@ from partirvm.execution import LocalExecutor
 from partirvm.options.constraints import parse_bytes
 from partirvm.quoting import format_bytes
 from partirvm.types import Columns, Float
-
 
 LOADED_BYTES = 1 << 27
 """Maximum size in bytes of Zarr and Dask collections whose rows are read into memory, and shuffled.
@@ -88,11 +87,25 @@ def data_errors() -> Iterator[None]:
         ) from error
 
 
-def finite(name: str, values: Any) -> NDArray[Any]:
+def finite(name: str, values: Any, *, gaps: bool = False) -> NDArray[Any]:
     """Return targets or weights in memory as an array of finite numbers. A ``DataError`` names the
-    first value that is not finite."""
+    first value that is not finite.
+
+    Args:
+        name: name of the values in messages.
+        values: targets or weights.
+        gaps: True if some of several targets of a row may be NaN.
+    """
     numbers = numeric_array(name, pandas_column(values))
     wrong = ~np.isfinite(np.atleast_1d(numbers))
+    if wrong.any() and gaps and numbers.ndim == 2 and numbers.shape[1] > 1:
+        missing = np.isnan(numbers)
+        if missing.all(axis=0).any():
+            empty = int(np.argmax(missing.all(axis=0)))
+            raise DataError(
+                f"Input {name}: the target in column {empty} has no value: leave it out"
+            )
+        wrong &= ~missing
     if wrong.any():
         kind = (
             "NaN"
@@ -116,6 +129,7 @@ def rows_of(
     y: Any = None,
     *,
     reset: bool = False,
+    gaps: bool = False,
     **checks: Any,
 ) -> tuple[Float, Columns, Any]:
     """Return rows in memory as an array (n, d), their columns and checked targets; ``columns`` come
@@ -127,12 +141,13 @@ def rows_of(
         columns: the columns of the fit; None if these rows define them.
         y: targets or labels.
         reset: True if the estimator's number and names of features are set.
+        gaps: True if some of several targets of a row may be NaN.
         checks: further arguments of scikit-learn's checks.
     """
     checks |= {"dtype": np.float64, "ensure_all_finite": "allow-nan", "estimator": estimator}
     if y is not None:
         numbers = is_regressor(estimator)
-        y = finite("y", y) if numbers else label_values(y)
+        y = finite("y", y, gaps=gaps) if numbers else label_values(y)
         checks |= {"y_numeric": numbers, "multi_output": numbers}
     frame = X = loaded(estimator, pandas_frame(X))
     refuse_masked(X, "X")
@@ -152,7 +167,9 @@ def rows_of(
         if y is None and not reset:
             rows = check_array(X, input_name="X", **checks)
         else:
-            rows, y = check_X_y(X, y, **checks)
+            missing = np.isnan(y) if gaps and y.dtype.kind == "f" else np.zeros(y.shape, bool)
+            rows, y = check_X_y(X, np.where(missing, 0.0, y) if missing.any() else y, **checks)
+            y = np.where(missing, np.nan, y) if missing.any() else y
         rows = np.ascontiguousarray(rows)  # products round differently in Fortran order
         if columns is not None and rows.shape[1] == len(columns.features):
             rows = with_known_codes(rows, columns)
@@ -182,7 +199,13 @@ class TrainingRows:
 
 
 def training_rows(
-    estimator: Any, X: Any, y: Any, sample_weight: Any, columns: Columns | None = None
+    estimator: Any,
+    X: Any,
+    y: Any,
+    sample_weight: Any,
+    columns: Columns | None = None,
+    *,
+    gaps: bool = False,
 ) -> TrainingRows:
     """Check rows in memory and return those with positive weight; with ``columns``, they must match
     earlier rows.
@@ -193,6 +216,7 @@ def training_rows(
         y: targets or labels.
         sample_weight: weights of the rows, or None.
         columns: the columns of earlier rows, which these rows must match.
+        gaps: True if some of several targets of a row may be NaN.
     """
     if not in_memory(X):
         raise UsageError(
@@ -202,7 +226,7 @@ def training_rows(
     more = columns is not None
     weights = None
     X, columns, y = rows_of(
-        estimator, X, columns, y, ensure_min_samples=1 if more else 2, reset=not more
+        estimator, X, columns, y, ensure_min_samples=1 if more else 2, reset=not more, gaps=gaps
     )
     if sample_weight is not None:
         weights = finite("sample_weight", sample_weight)
@@ -252,7 +276,7 @@ def training_source(
     """
     X, y, sample_weight = small_in_memory(X, y, sample_weight)
     if in_memory(X):
-        rows = training_rows(estimator, X, y, sample_weight)
+        rows = training_rows(estimator, X, y, sample_weight, gaps=is_regressor(estimator))
         source = as_source(rows.X, rows.y, rows.weights, seed=seed, columns=rows.columns)
         labels = rows.labels
     else:
@@ -268,8 +292,19 @@ def training_source(
     return source, labels
 
 
+def has_gaps(source: Source) -> bool:
+    """Return True if the targets of rows in memory are fitted in several groups."""
+    return isinstance(source, ArraySource) and len(source.groups_of_targets()) > 1
+
+
 def source_of(
-    estimator: Any, rows: Any, columns: Columns, labels: Any = None, *, name: str = "validation"
+    estimator: Any,
+    rows: Any,
+    columns: Columns,
+    labels: Any = None,
+    *,
+    name: str = "validation",
+    gaps: bool = False,
 ) -> Source:
     """Return (X, y), (X, y, sample_weight) or a dataset as a source with the training ``columns``
     and classes.
@@ -280,6 +315,7 @@ def source_of(
         columns: the columns of the fit.
         labels: the class labels, for a classification.
         name: the name of the argument, for messages.
+        gaps: True if some of several targets of a row may be NaN.
     """
     if not isinstance(rows, tuple | list):
         return as_source(rows)
@@ -292,7 +328,7 @@ def source_of(
         raise UsageError(f"{name} rows need both X and y: {'X' if X is None else 'y'} is None")
     X = pandas_frame(X, f"the {name} X")
     if in_memory(X):
-        X, _, y = rows_of(estimator, X, columns, y)
+        X, _, y = rows_of(estimator, X, columns, y, gaps=gaps)
     elif hasattr(X, "columns"):
         X = in_order(X, columns)
     return as_source(X, y if labels is None else coded(y, labels), *weights, columns=columns)

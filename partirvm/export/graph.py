@@ -237,9 +237,7 @@ def graph_of(
     wanted = tuple(outputs) or possible[:2]
     for name in wanted:
         if name not in possible:
-            raise UsageError(
-                f"the model has no output {name!r}: outputs are {', '.join(possible)}"
-            )
+            raise UsageError(f"the model has no output {name!r}: outputs are {', '.join(possible)}")
     graph = Graph(model.columns.features, lacking, _levels_of(model))
     values = _of_classes(graph, model) if has_classes else _of_numbers(graph, model, level, wanted)
     graph.outputs = {name: values[name] for name in wanted}

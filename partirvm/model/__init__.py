@@ -4,12 +4,14 @@ from partirvm.model.base import FAR, FittedModel, OfRows
 from partirvm.model.classifier import ClassModel
 from partirvm.model.files import AnyModel, load_model, save_model
 from partirvm.model.fitted import Model
+from partirvm.model.grouped import GroupedModel
 
 __all__ = [
     "FAR",
     "AnyModel",
     "ClassModel",
     "FittedModel",
+    "GroupedModel",
     "Model",
     "OfRows",
     "load_model",
