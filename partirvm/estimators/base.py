@@ -177,16 +177,19 @@ class RelevanceVectorMachine(FunctionParameters, BaseEstimator):
             Missing values (NaN) are allowed. In data frames (pandas, polars, Arrow), categorical
             columns and text become categories, and dates become day counts and cycles (see
             ``model_.columns``). A dataset is the path or URL of the output of ``ingest`` (with
-            ``classes=True`` for labels); it includes y and weights. X is not kept.
+            ``classes=True`` for labels); it includes y and weights. X is not kept. Equal rows in
+            any of these containers give bit-identical models; Dask and Zarr collections larger than
+            128 MiB are read in their own order instead of a random one.
         y : array-like (N,), or (N, T) for a regression with T targets
             Targets, or labels of any type that has an order; either of the same kind as X or a
             NumPy array. For rows in memory, some of several targets of a row may be NaN: targets
             with the same gaps are fitted together to the rows that have them, and a constant target
             alone (``estimators_``).
         sample_weight : array-like (N,), optional
-            In a regression, the noise variance of a row is σ²/weight: a row with known relative
-            noise r has weight 1/r². In a classification, a row of weight 2 counts as two rows. Rows
-            with weight 0 are ignored.
+            In a regression, the noise variance of a row is σ²/weight, with weights in units of
+            their mean, so that a common factor has no effect: rows with known relative noise r have
+            weights 1/r². In a classification, a row of weight 2 counts as two rows. Rows with
+            weight 0 are left out.
         X_val, y_val, sample_weight_val : as X, y and sample_weight, optional
             Held-out rows: their error or log loss is recorded in ``history_`` and ends the fit when
             it stops falling (early stopping). Other libraries call this ``eval_set``. X_val may be
