@@ -340,6 +340,8 @@ class _Ingest:
             if settled_memory() > self.budget.limit:
                 raise MemoryLimitError(f"{table.name}: reading exceeded memory_limit: {MORE}.")
             self.report("read", encoder.n_rows, table.n_rows)
+        if encoder.weightless and not encoder.n_rows:
+            raise DataError(f"{table.name}: the weights are all zero: there is nothing to fit")
         least = 2 if roles.targets and before is None else 1
         check_row_count(encoder.n_rows, least, table.name)
         return _Reading(encoder, rows, accepted)

@@ -251,7 +251,7 @@ def small_in_memory(X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Any]:
         y: targets or labels, or None.
         sample_weight: weights of the rows, or None.
     """
-    if in_memory(X) or isinstance(X, str | os.PathLike | Source):
+    if in_memory(X) or isinstance(X, str | os.PathLike | Source) or X.ndim != 2:
         return X, y, sample_weight
     if hasattr(X, "compute_chunk_sizes") and any(map(np.isnan, X.shape)):
         X = X.compute_chunk_sizes()
