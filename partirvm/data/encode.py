@@ -545,16 +545,20 @@ class Encoder:
                 remarks[name] += self._remarks_on_values(name, columns)
             if share and name in columns.given:
                 remarks[name].append(f"{share:.1%} of the rows have no value")
-        if self.dropped and not remarks[columns.target]:
-            remarks[columns.target].append(f"{counted(self.dropped, 'row')} without it left out")
-        if self.weightless and self.roles.weights is not None:
-            remarks[self.roles.weights].append(
-                f"{counted(self.weightless, 'row')} of weight 0 left out"
-            )
+        for name, remark in self._remarks_on_rows(columns):
+            if not remarks[columns.target] or name != columns.target:
+                remarks[name].append(remark)
         if table.note:
             remarks[table.name].append(table.note)
         names = dict.fromkeys((table.name, *table.columns, columns.target))
         return {name: "; ".join(remarks[name]) for name in names if remarks[name]}
+
+    def _remarks_on_rows(self, columns: Columns) -> Iterator[tuple[str, str]]:
+        """Yield the target or the weights, and how many rows were left out because of them."""
+        if self.dropped:
+            yield columns.target, f"{counted(self.dropped, 'row')} without it left out"
+        if self.weightless and self.roles.weights is not None:
+            yield self.roles.weights, f"{counted(self.weightless, 'row')} of weight 0 left out"
 
     def _remarks_on_values(self, name: str, columns: Columns) -> Iterator[str]:
         """Yield remarks on the levels of a category, and on the unit and cycles of dates."""

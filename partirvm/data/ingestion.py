@@ -253,17 +253,11 @@ def _ingest(
             findings = reading.encoder.findings()
             refuse(table.name, findings, _remedy(source, url, options, findings))
             attributes = task.write(reading)
-            unseen = reading.encoder.unseen
-            attributes = replace(attributes, unseen=attributes.unseen + unseen)
         if not options["again"]:
             _require_new_rows(attributes, url)
         place.commit(attributes)
-    unseen.warn(table.name, reading.encoder.n_rows)
-    stored = ZarrSource(data)
-    stored.left_out = reading.encoder.dropped
-    inputs = attributes.moments.inputs
-    stored.notes = reading.encoder.described(inputs.missing / inputs.n, reading.accepted)
-    return stored
+    reading.encoder.unseen.warn(table.name, reading.encoder.n_rows)
+    return reading.stored(data, attributes)
 
 
 @dataclass(frozen=True)
@@ -279,6 +273,14 @@ class _Reading:
     encoder: Encoder
     rows: ExternalSorter
     accepted: list[Finding]
+
+    def stored(self, data: Where, attributes: DataAttributes) -> ZarrSource:
+        """Return the DATA to which the table was written, with remarks on its rows and columns."""
+        stored = ZarrSource(data)
+        stored.left_out = self.encoder.dropped
+        inputs = attributes.moments.inputs
+        stored.notes = self.encoder.described(inputs.missing / inputs.n, self.accepted)
+        return stored
 
 
 @dataclass(frozen=True)
@@ -368,6 +370,7 @@ class _Ingest:
             encoder.finished(block, attributes.n_rows) for block in reading.rows.blocks(sort_bytes)
         )
         last_rows = _last_rows(self.url, attributes)
+        attributes = replace(attributes, unseen=attributes.unseen + encoder.unseen)
         return write_tiles(self.place, attributes, last_rows, blocks, encoder.n_rows, self.report)
 
     def _expected_tile_rows(self, roles: Roles) -> int:

@@ -122,6 +122,15 @@ def finite(name: str, values: Any, *, gaps: bool = False) -> NDArray[Any]:
     return numbers
 
 
+def _with_plain_gaps(X: Any) -> Any:
+    """Return rows in memory; in an array or in lists, each mark of a missing value is NaN."""
+    refuse_masked(X, "X")
+    if isinstance(X, list | tuple) and "pandas" in sys.modules:
+        with suppress(ValueError):  # a later check describes rows of different lengths
+            return with_nan(np.asarray(X))
+    return with_nan(X) if isinstance(X, np.ndarray) else X
+
+
 def rows_of(
     estimator: Any,
     X: Any,
@@ -149,13 +158,7 @@ def rows_of(
         numbers = is_regressor(estimator)
         y = finite("y", y, gaps=gaps) if numbers else label_values(y)
         checks |= {"y_numeric": numbers, "multi_output": numbers}
-    frame = X = loaded(estimator, pandas_frame(X))
-    refuse_masked(X, "X")
-    if isinstance(X, list | tuple) and "pandas" in sys.modules:
-        with suppress(ValueError):  # the check below describes rows of different lengths
-            X = np.asarray(X)
-    if isinstance(X, np.ndarray):
-        frame = X = with_nan(X)
+    frame = X = _with_plain_gaps(loaded(estimator, pandas_frame(X)))
     with data_errors():
         if is_frame(X):
             frame = X if columns is None else in_order(X, columns)
@@ -166,10 +169,12 @@ def rows_of(
             )
         if y is None and not reset:
             rows = check_array(X, input_name="X", **checks)
+        elif gaps and np.isnan(y).any():
+            missing = np.isnan(y)
+            rows, y = check_X_y(X, np.where(missing, 0.0, y), **checks)
+            y = np.where(missing, np.nan, y)
         else:
-            missing = np.isnan(y) if gaps and y.dtype.kind == "f" else np.zeros(y.shape, bool)
-            rows, y = check_X_y(X, np.where(missing, 0.0, y) if missing.any() else y, **checks)
-            y = np.where(missing, np.nan, y) if missing.any() else y
+            rows, y = check_X_y(X, y, **checks)
         rows = np.ascontiguousarray(rows)  # products round differently in Fortran order
         if columns is not None and rows.shape[1] == len(columns.features):
             rows = with_known_codes(rows, columns)

@@ -34,7 +34,7 @@ from partirvm.options.table import TABLE, AutoOrNone, NoiseForm, Residual
 from partirvm.options.values import Local, Noise
 from partirvm.predict.rvm_star import Augmenting
 from partirvm.resolve.resolve import LIMITS, FitSpec
-from partirvm.types import Columns, Float
+from partirvm.types import Columns, Each, Float
 
 
 @dataclass(frozen=True)
@@ -289,8 +289,8 @@ class RVMRegressor(MultiOutputMixin, RegressorMixin, RelevanceVectorMachine):
         model = GroupedModel(tuple(each.model_ for each in estimators), places, columns)
         self.estimators_ = tuple(estimators)
         self.model_ = model
-        self.noise_variance_ = model.noise_variance
-        self.intercept_ = model.intercept
+        self.noise_variance_: Each = model.noise_variance
+        self.intercept_: Each = model.intercept
         self.log_evidence_ = model.log_evidence
         self.n_relevance_vectors_ = sum(each.n_relevance_vectors_ for each in estimators)
         relevances = [

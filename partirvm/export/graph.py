@@ -505,24 +505,26 @@ def _gap_variance(graph: Graph, model: Any, inputs: Any) -> Any:
         model: the model
         inputs: (n, d'), in the kernel's coordinates
     """
-    design = model.design
-    scaling = design.scaling
-    features = scaling.features
-    had_gaps = [] if features is None else features.gaps.tolist()
+    scaling = model.design.scaling
+    had_gaps = [] if scaling.features is None else scaling.features.gaps.tolist()
     places = [j for j in graph.levels if j not in (*scaling.embedded, *had_gaps)]
     if not places or not model.n_vectors:
         return None
     missing = _missing_labels(graph, places, scaling.n_inputs)
     weights = model.mean.reshape(len(model.mean), -1)
-    shift = np.zeros(weights.shape[1])
     values = []
     for point in scaling.inputs(model.filling_vectors):
-        phi = columns_of(graph, design, np.where(missing, point, inputs))
-        values.append(_linear(graph, model, phi, weights, shift))
+        phi = columns_of(graph, model.design, np.where(missing, point, inputs))
+        values.append(_linear(graph, model, phi, weights, np.zeros(weights.shape[1])))
+    is_missing = np.minimum(graph("Sum", missing), 1.0)
+    return is_missing * _variance_of(values)
+
+
+def _variance_of(values: Sequence[Any]) -> Any:
+    """Return the variance (n, T) of several values (n, T)."""
     mean = sum(values[1:], start=values[0]) / len(values)
     squares = [(value - mean) * (value - mean) for value in values]
-    is_missing = np.minimum(graph("Sum", missing), 1.0)
-    return is_missing * sum(squares[1:], start=squares[0]) / len(values)
+    return sum(squares[1:], start=squares[0]) / len(values)
 
 
 def _mapped(graph: Graph, features: FeatureMap) -> Any:

@@ -84,24 +84,29 @@ class GroupedModel(DeclaredState):
         return partial(self._predictions, std, gradient)
 
     def _predictions(self, std: bool, gradient: bool, X: Float) -> tuple[Float, Float]:
-        n = len(X)
-        n_values = 1 + std
-        kinds: list[list[Float]] = [[] for _ in range(n_values * (1 + gradient))]
-        nearness = np.ones(n)
-        for model, places in zip(self.models, self.places, strict=True):
-            values, near = model.predictions(std=std, gradient=gradient)(X)
-            nearness = np.minimum(nearness, near)
-            T = len(places)
-            d = len(self.columns.features)
-            moments = values[:, : n_values * T].reshape(n, n_values, T)
-            for kind in range(n_values):
-                kinds[kind].append(moments[:, kind])
-            if gradient:
-                slopes = values[:, n_values * T :].reshape(n, n_values, T, d)
-                for kind in range(n_values):
-                    kinds[n_values + kind].append(slopes[:, kind])
-        joined = [np.concatenate(parts, axis=1)[:, self._order].reshape(n, -1) for parts in kinds]
-        return np.hstack(joined), nearness
+        functions = [model.predictions(std=std, gradient=gradient) for model in self.models]
+        values, nearness = self._values(functions, X)
+        n_moments = 1 + std
+        d = len(self.columns.features) if gradient else 0
+        moments = []
+        slopes = []
+        for block, places in zip(values, self.places, strict=True):
+            size = n_moments * len(places)
+            moments.append(block[:, :size].reshape(len(X), n_moments, -1, 1))
+            slopes.append(block[:, size:].reshape(len(X), n_moments, len(places), d))
+        return np.hstack([self._joined(moments), self._joined(slopes)]), nearness
+
+    def _values(self, functions: Sequence[OfRows], X: Float) -> tuple[list[Float], Float]:
+        """Return the values of a function of each group at raw inputs X (n, d), and the least
+        nearness (n,)."""
+        results = [function(X) for function in functions]
+        nearness = np.min([near for _, near in results], axis=0)
+        return [values for values, _ in results], nearness
+
+    def _joined(self, blocks: Sequence[Float]) -> Float:
+        """Return blocks (n, kinds, T_g, k) of the groups' targets side by side, (n, kinds·T·k)."""
+        joined = np.concatenate(blocks, axis=2)[:, :, self._order]
+        return joined.reshape(len(joined), -1)
 
     def interval(self, level: float, kind: str = "prediction", **options: bool) -> OfRows:
         """Return the central intervals at this level as a function of X (n, d) that returns all
@@ -111,13 +116,8 @@ class GroupedModel(DeclaredState):
         )
 
     def _ends(self, intervals: Sequence[OfRows], X: Float) -> tuple[Float, Float]:
-        nearness = np.ones(len(X))
-        ends = []
-        for interval in intervals:
-            values, near = interval(X)
-            nearness = np.minimum(nearness, near)
-            ends.append(values.reshape(len(X), 2, -1))
-        return np.concatenate(ends, axis=2)[:, :, self._order].reshape(len(X), -1), nearness
+        values, nearness = self._values(intervals, X)
+        return self._joined([ends.reshape(len(X), 2, -1, 1) for ends in values]), nearness
 
     def require_one_target(self, what: str) -> None:
         """Raise ``UsageError``, as ``Model`` does for several targets."""
