@@ -208,9 +208,10 @@ def run_small_fits(samples: Samples, problem: Problem, moments: Moments) -> Smal
 def weight_notes(problem: Problem) -> tuple[str, ...]:
     """Return a note on the unit of the weights if it is not 1."""
     unit = problem.empty.scaling.weight_unit
-    if unit == 1.0:
-        return ()
-    return (f"the weights were divided by their mean, {unit:.6g}: only their ratios matter",)
+    notes: tuple[str, ...] = ()
+    if unit != 1.0:
+        notes = (f"the weights were divided by their mean, {unit:.6g}: only their ratios matter",)
+    return notes
 
 
 def _plan_of(
