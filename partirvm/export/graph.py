@@ -416,14 +416,14 @@ def _noise(graph: Graph, model: Any, inputs: Any) -> Any:
     variance = np.atleast_1d(model.noise_variance)
     noise = model.design.noise
     features = model.design.scaling.features
+    factor: Any = 1.0
+    if noise is not None:
+        values = noise.kernel.exported(inputs, noise.centres)
+        logs = values @ noise.weights[:, None] - float(noise.shift)
+        factor = np.exp(logs * (1.0 if model.calibration is not None else TEMPER))
     if features is not None and features.doubts:
-        variance = _level_factor(graph, features) * variance
-    if noise is None:
-        return variance
-    values = noise.kernel.exported(inputs, noise.centres)
-    logs = values @ noise.weights[:, None] - float(noise.shift)
-    power = 1.0 if model.calibration is not None else TEMPER
-    return np.exp(logs * power) * variance
+        factor = np.minimum(_level_factor(graph, features) * factor, model.widest_factor)
+    return factor * variance
 
 
 def _level_factor(graph: Graph, features: FeatureMap) -> Any:

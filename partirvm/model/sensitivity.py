@@ -204,6 +204,8 @@ def _noise_slopes(model: Any, X: Float) -> Float:
     """Return the gradients (n, d) of the noise variance at raw inputs X (n, d)."""
     power = TEMPER if model.calibration is None else 1.0
     slopes = power * model.noise_at(X) * model.design.noise_gradient(X).T
+    if model.design.scaling.doubtful:
+        slopes = np.where(model.noise_factor(X, power) < model.widest_factor, slopes, 0.0)
     return np.asarray(slopes.T)
 
 

@@ -183,3 +183,19 @@ def test_held_out_rows_and_updates():
     model = RVMRegressor(**QUICK).partial_fit(X, y)
     _, messages = said(model.partial_fit, rows("new"), [0.0, 0.1, 0.2])
     assert len(messages) == 1
+
+
+def test_without_noise_the_spread_of_effects_is_not_a_multiple_of_nothing():
+    """The variance of a level's effect is stored relative to a noise that may be 1e-9 of the final
+    one."""
+    rng = default_rng(0)
+    codes = rng.integers(0, 5, 150)
+    x = rng.normal(size=150)
+    X = pd.DataFrame({"shop": [f"s{code}" for code in codes], "x": x})
+    y = codes + np.sin(x)
+    model, _ = said(RVMRegressor(**QUICK).fit, X, y)
+    new = pd.DataFrame({"shop": ["s1", "new", None], "x": [0.1, 0.1, 0.2]})
+    (_, std), _ = said(model.predict, new, return_std=True)
+    assert std[0] < 0.2
+    assert (std[1:] > 0.5 * y.std()).all()
+    assert (std[1:] < 7.0 * y.std()).all()

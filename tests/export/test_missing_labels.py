@@ -109,3 +109,13 @@ def test_c(tmp_path):
     found = np.array([line.split() for line in output.stdout.splitlines()], dtype=np.float64)
     expected = quietly(model.predict, rows(3), return_std=True)
     assert_allclose(found, np.transpose(expected), rtol=1e-9, atol=1e-9)
+
+
+def test_an_effect_without_noise(tmp_path):
+    """Its variance is bounded as in Python."""
+    X, _ = frame(6, 0)
+    y = X["shop"].str[1:].astype(float) + np.sin(X["x"])
+    model = quietly(RVMRegressor(**LEARNED).fit, X, y)
+    found = numpy_export(model, tmp_path)(rows(6))
+    _, std = quietly(model.predict, rows(6), return_std=True)
+    assert_allclose(found["std"].ravel(), std, rtol=1e-9)
