@@ -420,7 +420,8 @@ def _noise(graph: Graph, model: Any, inputs: Any) -> Any:
     if noise is not None:
         values = noise.kernel.exported(inputs, noise.centres)
         logs = values @ noise.weights[:, None] - float(noise.shift)
-        factor = np.exp(logs * (1.0 if model.calibration is not None else TEMPER))
+        power = 1.0 if model.calibration is not None else TEMPER
+        factor = np.exp(logs * power)
     if features is not None and features.doubts:
         factor = np.minimum(_level_factor(graph, features) * factor, model.widest_factor)
     return factor * variance
