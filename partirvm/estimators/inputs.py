@@ -169,7 +169,7 @@ def rows_of(
             )
         if y is None and not reset:
             rows = check_array(X, input_name="X", **checks)
-        elif gaps and np.isnan(y).any():
+        elif gaps and y is not None and np.isnan(y).any():
             missing = np.isnan(y)
             rows, y = check_X_y(X, np.where(missing, 0.0, y), **checks)
             y = np.where(missing, np.nan, y)
