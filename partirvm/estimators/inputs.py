@@ -26,7 +26,7 @@ from partirvm.data.unseen import with_known_codes
 from partirvm.errors import DataError, DataTypeError, MemoryLimitError, PartirvmError, UsageError
 from partirvm.execution import LocalExecutor
 from partirvm.options.constraints import parse_bytes
-from partirvm.quoting import format_bytes
+from partirvm.quoting import format_bytes, quoted
 from partirvm.types import Columns, Float
 
 LOADED_BYTES = 1 << 27
@@ -122,6 +122,24 @@ def finite(name: str, values: Any, *, gaps: bool = False) -> NDArray[Any]:
     return numbers
 
 
+def _require_no_infinity(X: Any, columns: Columns | None) -> None:
+    """Raise ``DataError`` with the place of the first infinite value of an array (n, d)."""
+    if not isinstance(X, np.ndarray) or X.dtype.kind != "f" or X.ndim != 2:
+        return
+    wrong = np.isinf(X)
+    if not wrong.any():
+        return
+    row, column = np.argwhere(wrong)[0]
+    names = default_names(X.shape[1])
+    if columns is not None and len(columns.features) == X.shape[1]:
+        names = columns.features
+    raise DataError(
+        f"Input X contains infinity: {int(wrong.sum()):,} values are infinite, the first in row "
+        f"{row:,} (counted from 0), column {quoted(names[column])}: fill them in, or leave these "
+        "rows out"
+    )
+
+
 def _with_plain_gaps(X: Any) -> Any:
     """Return rows in memory; in an array or in lists, each mark of a missing value is NaN."""
     refuse_masked(X, "X")
@@ -167,6 +185,7 @@ def rows_of(
             raise DataError(
                 "the model was trained on dates: pass the rows as a data frame with these columns"
             )
+        _require_no_infinity(X, columns)
         if y is None and not reset:
             rows = check_array(X, input_name="X", **checks)
         elif gaps and y is not None and np.isnan(y).any():
