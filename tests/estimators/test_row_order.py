@@ -1,5 +1,7 @@
 """Equal rows, seeds and options give equal bits, whatever container holds the rows."""
 
+from functools import cache
+
 import dask.array as da
 import dask.dataframe as dd
 import numpy as np
@@ -59,12 +61,19 @@ CONTAINERS = {
 }
 
 
+@cache
+def of_arrays(weighted):
+    """Return the regressor of NumPy arrays."""
+    X, y, w = rows()
+    return RVMRegressor(**QUICK).fit(X, y, w if weighted else None)
+
+
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("container", CONTAINERS)
 def test_regressions(container, weighted):
     X, y, w = rows()
     w = w if weighted else None
-    expected = RVMRegressor(**QUICK).fit(X, y, w)
+    expected = of_arrays(weighted)
     found = RVMRegressor(**QUICK).fit(*CONTAINERS[container](X, y, w))
     assert found.model_.digest() == expected.model_.digest() or container in FRAMES
     new = default_rng(1).uniform(-2, 2, (50, 3))
@@ -85,8 +94,7 @@ FRAMES = ("pandas", "polars", "arrow", "dask frame")
 def test_data(weighted, tmp_path):
     """DATA made with the same seed have the same order."""
     X, y, w = rows()
-    w = w if weighted else None
-    expected = RVMRegressor(**QUICK).fit(X, y, w)
+    expected = of_arrays(weighted)
     arrays = (X, y, w) if weighted else (X, y)
     data = ingest(arrays, tmp_path / "data.zarr", shuffle=SEED)
     found = RVMRegressor(**QUICK).fit(data)
