@@ -127,6 +127,11 @@ class DataWarning(PartirvmWarning):
     relevance vector."""
 
 
+class UnseenLevelWarning(DataWarning):
+    """Rows have a label of a category that the training rows do not have: it counts as a missing
+    label."""
+
+
 class NoiseFloorWarning(PartirvmWarning):
     """The estimated noise reached its floor: the data look noise-free, or the model interpolates
     them."""

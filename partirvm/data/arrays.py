@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from partirvm.core.moments import ColumnMoments
 from partirvm.data.source import (
     Source,
     Tile,
@@ -116,6 +117,37 @@ class ArraySource(Source):
     def original_rows(self, number: int) -> Int:
         rows = super().original_rows(number)
         return rows if self._permutation is None else self._permutation[rows]
+
+    def of_targets(self, places: Sequence[int], seed: int | None) -> "ArraySource":
+        """Return the rows in memory in which the targets at these ``places`` are present, with
+        these targets alone, shuffled with ``seed`` unless it is None."""
+        t = self._arrays["y"][:, list(places)]
+        present = ~np.isnan(t).any(axis=1)
+        weights = self._arrays.get("weights")
+        names = tuple(self.columns.targets[place] for place in places if self.columns.targets)
+        target = names[0] if len(names) == 1 else self.columns.target
+        columns = replace(self.columns, target=target, targets=names if len(names) > 1 else ())
+        return ArraySource(
+            self._arrays["X"][present],
+            t[present] if len(places) > 1 else t[present, 0],
+            None if weights is None else weights[present],
+            permutation=None if seed is None else shuffled_rows(int(present.sum()), seed),
+            columns=columns,
+        )
+
+    def groups_of_targets(self) -> list[tuple[int, ...]]:
+        """Return the positions of targets that are fitted together: those that are missing in the
+        same rows, and each constant target alone."""
+        t = self._arrays["y"]
+        if not isinstance(t, np.ndarray) or t.ndim != 2:
+            return [tuple(range(self.n_targets))]
+        missing = np.isnan(t)
+        constant = ColumnMoments.of(t, self._arrays.get("weights")).constant
+        groups = dict[Any, list[int]]()
+        for place in range(t.shape[1]):
+            key = place if constant[place] and not constant.all() else missing[:, place].tobytes()
+            groups.setdefault(key, []).append(place)
+        return [tuple(places) for places in groups.values()]
 
     def part(self, tiles: Sequence[int]) -> "ArraySource":
         """Return a source of the rows from the first to the last of the given tiles."""
@@ -259,6 +291,16 @@ def in_process(name: str, values: Any) -> np.ndarray[Any, Any]:
     if hasattr(values, "__dask_graph__"):
         (values,) = computed(values, client=client_of(values))
     return np.asarray(values)
+
+
+def loaded_rows(name: str, values: Any) -> Any:
+    """Return a Zarr array, or a Dask array, frame or series, in memory; anything else unchanged."""
+    refuse_missing_chunks(name, values)
+    if hasattr(values, "__dask_graph__"):
+        return computed(values, client=client_of(values))[0]
+    if hasattr(values, "nchunks_initialized"):
+        return _load_zarr(values, name, 0, values.shape[0])
+    return values
 
 
 def refuse_missing_chunks(name: str, array: Any) -> None:

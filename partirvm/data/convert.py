@@ -33,6 +33,7 @@ from partirvm.data.source import (
     numeric_array,
 )
 from partirvm.data.tables import Batch, Reader, file_table, rows_per_batch
+from partirvm.data.unseen import with_known_codes
 from partirvm.data.written import Reading
 from partirvm.data.zarr_source import ZarrSource
 from partirvm.errors import DataError, MemoryLimitError, UsageError
@@ -260,17 +261,25 @@ def _batches(where: str, parts: Parts, wanted: Sequence[str], batch_bytes: int) 
 
 def checked_rows(X: Any, columns: Columns) -> Float:
     """Return X, an array, nested lists or a data frame with labels, as a float64 array, or raise
-    ``DataError``."""
+    ``DataError``.
+
+    Labels and codes that the training rows do not have become NaN, with a warning.
+    """
     X = pandas_frame(X)
     rows = frame_rows(X, columns)[0] if is_frame(X) else numeric_array("X", X).astype(np.float64)
     if np.isinf(rows).any():
         raise DataError("X has infinite values: remove or fill them")
-    return rows
+    rows = np.ascontiguousarray(rows)
+    has_features = rows.ndim == 2 and rows.shape[1] == len(columns.features)
+    return with_known_codes(rows, columns) if has_features else rows
 
 
 def frame_rows(X: Any, columns: Columns | None = None) -> tuple[Float, Columns]:
     """Return a pandas frame's rows (n, d) as float64, and its columns or the model's ``columns``.
-    Raises ``DataError`` for unusable values."""
+
+    Labels that the model's columns do not have become NaN, with a warning. Raises ``DataError`` for
+    unusable values.
+    """
     names = default_names(X.shape[1])
     if columns is not None:
         X = in_order(X, columns)
@@ -298,6 +307,7 @@ def frame_rows(X: Any, columns: Columns | None = None) -> tuple[Float, Columns]:
     fatal = [finding for finding in encoder.findings() if finding.fatal]
     refuse(table.name, [replace(finding, remedy={}) for finding in fatal])
     rows = encoder.finished(np.concatenate([np.empty((0, 2 + len(names))), *records]), 0)[:, 2:]
+    encoder.unseen.warn(table.name, len(rows))
     return np.ascontiguousarray(rows), columns or encoder.columns()
 
 

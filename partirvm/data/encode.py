@@ -18,6 +18,7 @@ from partirvm.data.problems import Finding, OddCells, Values
 from partirvm.data.roles import Roles
 from partirvm.data.shapes import shaped
 from partirvm.data.tables import Batch, Reader, is_text, numbers
+from partirvm.data.unseen import UnseenLevels
 from partirvm.data.written import Marks, Reading, WrittenColumn, is_written, recognise
 from partirvm.errors import DataError
 from partirvm.quoting import counted, listed, quoted
@@ -74,6 +75,8 @@ class Encoder:
         roles: roles of the columns
         n_rows: number of rows read, without dropped rows
         dropped: number of rows dropped because they have no target
+        weightless: number of rows left out because their weight is 0
+        unseen_rows: number of rows with a label that the data ``like`` do not have
     """
 
     def __init__(
@@ -84,6 +87,7 @@ class Encoder:
         readings: Mapping[str, Reading] | None = None,
         *,
         stored: bool = False,
+        weightless: bool = True,
     ) -> None:
         """Prepare to read a table.
 
@@ -94,14 +98,18 @@ class Encoder:
             readings: how the text columns are read, by name, if all rows were read before; by
                 default recognised from the first rows
             stored: True to leave out text columns with too many labels
+            weightless: False to leave out rows of weight 0
         """
         self.roles = roles
         self.n_rows = 0
         self.dropped = 0
+        self.unseen_rows = 0
         self._table = table
         self._like = like
         self._stored = stored
         self._readings = dict(readings or {})
+        self._takes_weightless = weightless
+        self.weightless = 0
         self._row = 0  # first row of the batch in the table
         # True for columns in which some row has a value
         self._filled = np.zeros(len(roles.wanted), bool)
@@ -159,7 +167,7 @@ class Encoder:
         for batch in self._table.batches(wanted, batch_bytes):
             start = self.n_rows
             n_rows = len(batch[wanted[0]])
-            self._row = self.n_rows + self.dropped
+            self._row = self.n_rows + self.dropped + self.weightless
             if len(space) < n_rows:
                 space = np.empty((n_rows, space.shape[1]))
             if not self._row and self._like is None:
@@ -168,10 +176,30 @@ class Encoder:
                 self._encode(self._columns[name], batch[name], space[:n_rows, place])
             records = self._checked(space[:n_rows])
             self.n_rows += len(records)
+            self.unseen_rows += int(self._are_unseen(records).sum())
             del batch  # free the memory before the next batch is read
             records[:, 1] = np.arange(start, self.n_rows)
             records[:, 0] = records[:, 1] if rng is None else rng.random(len(records))
             yield records
+
+    def _are_unseen(self, records: Float) -> Bool:
+        """Return a mask of the records (n, 2 + columns) with a label that the data ``like`` do not
+        have."""
+        are_unseen = np.zeros(len(records), dtype=np.bool_)
+        for place, name in enumerate(self.roles.wanted, 2):
+            levels = self._columns[name].levels
+            if levels is not None and levels.unseen:
+                are_unseen |= records[:, place] == levels.unseen_code
+        return are_unseen
+
+    @property
+    def unseen(self) -> UnseenLevels:
+        """The rows with labels that the data ``like`` do not have."""
+        labels = dict[str, tuple[Any, ...]]()
+        for name, column in self._columns.items():
+            if column.levels is not None and column.levels.unseen:
+                labels[name] = tuple(column.levels.unseen)
+        return UnseenLevels(self.unseen_rows, labels)
 
     def _encode(self, column: _Column, values: Any, into: Float) -> None:
         """Write the codes or numbers of a batch of a column's values to ``into`` (n,)."""
@@ -378,6 +406,10 @@ class Encoder:
             usable = (weights >= 0) & np.isfinite(weights)
             self._record("weights", ~usable, used, len(roles.wanted) - 1)
         self.dropped += int((~used).sum())
+        if roles.weights is not None and not self._takes_weightless:
+            is_weightless = used & (values[:, -1] == 0)
+            self.weightless += int(is_weightless.sum())
+            used &= ~is_weightless
         return records if used.all() else records[used]
 
     def _record(self, kind: str, cells: Bool, used: Bool, first: int = 0) -> None:
@@ -706,8 +738,8 @@ class Encoder:
                 remarks[name] += self._remarks_on_values(name, columns)
             if share and name in columns.given:
                 remarks[name].append(f"{share:.1%} of the rows have no value")
-        if self.dropped:
-            remarks[columns.target].append(f"{counted(self.dropped, 'row')} without it left out")
+        for name, remark in self._remarks_on_rows(columns):
+            remarks[name].append(remark)
         remarks[table.name] += table.remarks()
         names = dict.fromkeys((table.name, *table.columns, columns.target))
         return {name: "; ".join(remarks[name]) for name in names if remarks[name]}
@@ -732,6 +764,13 @@ class Encoder:
         is_new_target = column.name in self.roles.targets and self._like is None
         if is_new_target and column.values is not None and column.values.are_binary:
             yield "only 0 and 1, fitted as a number: for classes pass `--classes`"
+
+    def _remarks_on_rows(self, columns: Columns) -> Iterator[tuple[str, str]]:
+        """Yield the target or the weights, and how many rows were left out because of them."""
+        if self.dropped:
+            yield columns.target, f"{counted(self.dropped, 'row')} without it left out"
+        if self.weightless and self.roles.weights is not None:
+            yield self.roles.weights, f"{counted(self.weightless, 'row')} of weight 0 left out"
 
     def _remarks_on_values(self, name: str, columns: Columns) -> Iterator[str]:
         """Yield remarks on the levels of a category, and on the unit and cycles of dates."""

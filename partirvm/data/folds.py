@@ -56,6 +56,9 @@ class FoldedSource(Source):
     def with_class_weights(self, weights: Float) -> Self:
         return self._of(self._source.with_class_weights(weights))
 
+    def with_weight_unit(self, unit: float) -> Self:
+        return self._of(self._source.with_weight_unit(unit))
+
     def __getattr__(self, name: str) -> Any:
         """Return other attributes of the source, such as its fingerprint."""
         if name.startswith("_"):

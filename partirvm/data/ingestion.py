@@ -124,7 +124,9 @@ def ingest(
         feature values are stored as NaN.
     weights, noise : str, optional
         Column of precision weights, zero or positive; or, instead, of positive relative noise r.
-        The noise variance of a row is then σ²·r², and its weight is 1/r².
+        The noise variance of a row is σ² divided by its weight in units of the mean weight, so that
+        a common factor of the weights has no effect; with noise r, it is σ²·r², and the scale of r
+        matters. Rows of weight 0 are left out, except with ``like``.
     classes : bool
         True if the target is a class. Classes are stored as codes 0 … K−1, and their labels in the
         attributes.
@@ -164,9 +166,9 @@ def ingest(
         of DATA did.
     like : DATA or path, optional
         Use the features, categories, target and classes of the DATA ``like``, for a test set or for
-        rows to predict. A category missing from ``like`` gets the code after the last category; a
-        class missing from ``like`` is an error. Without a target column, the new DATA can be used
-        only for prediction.
+        rows to predict. A label that is no category of ``like`` counts as missing, with an
+        ``UnseenLevelWarning``; a class missing from ``like`` is an error. Without a target column,
+        the new DATA can be used only for prediction.
     memory_limit : int or str, optional
         Maximum resident memory of this process in bytes, or a string such as ``"512MiB"``. The
         default is the larger of 512 MiB and the current memory of the process plus 256 MiB.
@@ -309,23 +311,13 @@ def _ingest(
         if not options["again"]:
             _require_new_rows(attributes, url)
         place.commit(attributes)
-    return _with_remarks(ZarrSource(data), reading, attributes)
+    reading.encoder.unseen.warn(table.name, reading.encoder.n_rows)
+    return reading.stored(data, attributes)
 
 
 def _columns_like(like: Any) -> Columns | None:
     """Return the columns of DATA, which may be passed as columns, as DATA or as a path."""
     return like if like is None or isinstance(like, Columns) else as_source(like).columns
-
-
-def _with_remarks(
-    stored: ZarrSource, reading: "_Reading", attributes: DataAttributes
-) -> ZarrSource:
-    """Return DATA with remarks on how the table was read."""
-    stored.left_out = reading.encoder.dropped
-    stored.rows_left_out = reading.table.rows_left_out()
-    inputs = attributes.moments.inputs
-    stored.notes = reading.encoder.described(inputs.missing / inputs.n, reading.accepted)
-    return stored
 
 
 @dataclass(frozen=True)
@@ -365,6 +357,15 @@ class _Reading:
                 found = f"{len(copies) + 1} columns have this name, perhaps with the same values"
                 findings.append(Finding(target, found, {"exclude": tuple(copies)}))
         return findings + self.encoder.findings()
+
+    def stored(self, data: Where, attributes: DataAttributes) -> ZarrSource:
+        """Return the DATA to which the table was written, with remarks on its rows and columns."""
+        stored = ZarrSource(data)
+        stored.left_out = self.encoder.dropped
+        stored.rows_left_out = self.table.rows_left_out()
+        inputs = attributes.moments.inputs
+        stored.notes = self.encoder.described(inputs.missing / inputs.n, self.accepted)
+        return stored
 
 
 @dataclass(frozen=True)
@@ -433,7 +434,9 @@ class _Ingest:
         roles = assign_roles(table, self.known, options)
         if before is not None:
             _require_same_roles(before, roles, self.url)
-        encoder = Encoder(roles, table, self.known, readings, stored=True)
+        # rows to predict or to score stay, so that there is an output for each of them
+        is_test = self.known is not None and before is None
+        encoder = Encoder(roles, table, self.known, readings, stored=True, weightless=is_test)
         width = 2 + len(roles.wanted)
         held = table.held(roles.wanted)
         batch_bytes = self.budget.batch_bytes(table, width, self._expected_tile_rows(roles), held)
@@ -445,6 +448,8 @@ class _Ingest:
             if self.budget.used() > self.budget.limit:
                 raise MemoryLimitError(f"{table.name}: reading exceeded memory_limit: {MORE}.")
             self.report("read", encoder.n_rows, table.n_rows)
+        if encoder.weightless and not encoder.n_rows:
+            raise DataError(f"{table.name}: the weights are all zero: there is nothing to fit")
         least = 2 if roles.targets and before is None else 1
         if encoder.n_rows < least:
             refuse(table.name, table.findings())
@@ -468,11 +473,13 @@ class _Ingest:
             seed=None if self.shuffle is None else int(self.shuffle),
             weighted=roles.weights is not None,
             labelled=bool(roles.targets),
+            has_known_noise=roles.noisy,
         )
         blocks = (
             encoder.finished(block, attributes.n_rows) for block in reading.rows.blocks(sort_bytes)
         )
         last_rows = _last_rows(self.url, attributes)
+        attributes = replace(attributes, unseen=attributes.unseen + encoder.unseen)
         return write_tiles(self.place, attributes, last_rows, blocks, encoder.n_rows, self.report)
 
     def _expected_tile_rows(self, roles: Roles) -> int:
@@ -579,14 +586,19 @@ def _command(source: Any, url: str, options: Mapping[str, Any]) -> str:
 
 def _require_same_roles(before: DataAttributes, new: Roles, url: str) -> None:
     """Raise ``DataError`` if the new rows differ from DATA in their targets or in whether they have
-    weights."""
+    weights or known noise."""
     columns = before.columns
     targets = (columns.targets or (columns.target,)) if before.labelled else ()
-    if targets == new.targets and before.weighted == (new.weights is not None):
+    if (
+        targets == new.targets
+        and before.weighted == (new.weights is not None)
+        and before.has_known_noise == new.noisy
+    ):
         return
-    weights = "with" if before.weighted else "without"
+    kind = "known noise" if before.has_known_noise else "weights"
+    weights = f"{'with' if before.weighted else 'without'} {kind}"
     raise DataError(
-        f"{url}: the dataset has the targets [{listed(targets)}] {weights} weights, unlike the new "
+        f"{url}: the dataset has the targets [{listed(targets)}] {weights}, unlike the new "
         f"rows (targets [{listed(new.targets)}]): append only rows with the same columns in the "
         "same order"
     )

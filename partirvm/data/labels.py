@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from partirvm.data.arrays import in_process
 from partirvm.data.frames import pandas_column
 from partirvm.data.tables import numbers
+from partirvm.data.unseen import REMEMBERED
 from partirvm.errors import DataError, UsageError
 from partirvm.options.constraints import Check
 from partirvm.quoting import listed, quoted
@@ -193,8 +194,8 @@ class Levels:
 
         Args:
             where: name of the column in messages
-            known: labels whose codes are their positions here; other labels get the code
-                ``len(known)``
+            known: labels whose codes are their positions here; other labels count as missing, and
+                have the provisional code ``len(known)``
             untyped: True for strings of a CSV file, which become numbers if all are numeric
             classes: True if the labels are classes, so that unknown labels are refused
             most: maximum number of labels
@@ -205,6 +206,7 @@ class Levels:
         self._classes = classes
         self._most = min(most, MOST_CLASSES if classes else most)
         self.found: dict[Any, int] = {level: code for code, level in enumerate(known or ())}
+        self.unseen = dict[Any, None]()  # the first labels that are not known
         self._numeric = known is not None and not any(isinstance(level, str) for level in known)
         self._nbytes = 0
 
@@ -246,14 +248,23 @@ class Levels:
                 f"{self._where} holds the class {quoted(label)}, which the dataset of `--like` or "
                 "`--append` does not have: leave such rows out"
             )
-        return self.found.get(label, len(self._known))
+        if label not in self.found:
+            if len(self.unseen) < REMEMBERED:
+                self.unseen[label] = None
+            return self.unseen_code
+        return self.found[label]
+
+    @property
+    def unseen_code(self) -> float:
+        """The provisional code of labels that are not known."""
+        return len(self._known or ())
 
     def final(self) -> tuple[tuple[Any, ...], Float]:
         """Return the sorted labels, and the final codes for the provisional codes, unknown labels
-        and NaN."""
+        (NaN) and NaN."""
         labels = list(self.found)
         if self._known is not None:
-            return tuple(labels), np.append(np.arange(len(labels) + 1.0), np.nan)
+            return tuple(labels), np.append(np.arange(float(len(labels))), [np.nan, np.nan])
         if self._untyped:
             values = list(map(_number, labels))
             numeric = not any(isinstance(value, str) for value in values)

@@ -7,6 +7,7 @@ are bit-identical everywhere.
 """
 
 import hashlib
+import sys
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from copy import copy
@@ -26,6 +27,9 @@ TILE_BYTES = 1 << 20
 
 FARTHEST = 1e60
 """Limit on values and standard deviations, beyond which powers exceed the float64 range."""
+
+WEIGHT_GRAINS = 2.0**32
+"""Number of values of a weight's mantissa between 0 and 1: a relative resolution of 2e-10."""
 
 HEAVIEST = 1e100
 """Limit on the mean weight, beyond which powers exceed the float64 range."""
@@ -88,6 +92,9 @@ class Source:
         shuffled: True if neighbouring rows are a random sample
         moments: moments of all rows, if known
         weighted: True if the rows have precision weights
+        has_known_noise: True if the weights are 1/r² of a known relative noise r, so that their
+            scale matters
+        weight_unit: the divisor of the weights (``in_units``)
         class_weights: factors (K,) of the row weights by class, or None; the class codes are the
             first target column
     """
@@ -100,6 +107,8 @@ class Source:
     shuffled: bool = False
     moments: Moments | None = None
     weighted: bool = False
+    has_known_noise: bool = False
+    weight_unit: float = 1.0
     class_weights: Float | None = None
 
     @property
@@ -120,6 +129,8 @@ class Source:
         if self.has_target:
             t = as_rows(self._read("y", number)).reshape(len(X), -1)
         weights = as_rows(self._read("weights", number)) if self.weighted else None
+        if weights is not None and self.weight_unit != 1.0:
+            weights = as_rows(in_units(weights, self.weight_unit))
         if self.class_weights is not None:
             of_classes = self.class_weights[t[:, 0].astype(np.int64)]
             weights = as_rows(of_classes if weights is None else of_classes * weights)
@@ -132,6 +143,16 @@ class Source:
         weighted.class_weights = weights
         weighted.moments = None
         return weighted
+
+    def with_weight_unit(self, unit: float) -> Self:
+        """Return a copy whose weights are divided by ``unit``, without moments, which would not
+        take this into account."""
+        if not self.weighted or unit == self.weight_unit:
+            return self
+        scaled = copy(self)
+        scaled.weight_unit = unit
+        scaled.moments = None
+        return scaled
 
     def _read(self, name: str, number: int) -> Any:
         """Read one tile's rows of X, y or weights."""
@@ -200,6 +221,17 @@ class Together(Source):
 
     def _tiles(self, number: int) -> range:
         return range(number * self._count, min((number + 1) * self._count, self._source.n_tiles))
+
+
+def in_units(weights: Float, unit: float) -> Float:
+    """Return weights (n,) divided by ``unit``, with 32 significant bits.
+
+    The result of a fit of many similar columns depends on the last bits: rounding removes those in
+    which the quotients of weights with a common factor differ.
+    """
+    mantissas, exponents = np.frexp(weights / unit)
+    rounded = np.rint(mantissas * WEIGHT_GRAINS) / WEIGHT_GRAINS
+    return np.asarray(np.ldexp(rounded, exponents))
 
 
 def tile_rows_for(n_rows: int, n_features: int) -> int:
@@ -376,6 +408,15 @@ def check_range(moments: Moments, columns: Columns) -> None:
             )
 
 
+def with_nan(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return an array whose missing values of other libraries (``pandas.NA`` and the like) are NaN;
+    ``values`` itself unless it holds objects."""
+    pandas = sys.modules.get("pandas")
+    if values.dtype.kind != "O" or pandas is None:
+        return values
+    return np.where(pandas.isna(values), np.nan, values)
+
+
 def numeric_array(name: str, values: Any) -> np.ndarray[Any, Any]:
     """Convert ``values`` to a NumPy array of real numbers with unchanged dtype, or float64 for
     objects."""
@@ -386,6 +427,6 @@ def numeric_array(name: str, values: Any) -> np.ndarray[Any, Any]:
     if array.dtype.kind == "O" or np.ma.is_masked(values):
         refuse_masked(values, name)
         with suppress(TypeError, ValueError):
-            array = array.astype(np.float64)
+            array = with_nan(array).astype(np.float64)
     check_dtype(name, array.dtype)
     return array

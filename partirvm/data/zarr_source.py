@@ -35,6 +35,7 @@ import numpy as np
 from partirvm.core.moments import ColumnMoments, Moments
 from partirvm.data.source import Source, hash_of, hash_tile
 from partirvm.data.tables import file_table, ingesting, is_table
+from partirvm.data.unseen import UnseenLevels
 from partirvm.errors import ChangedDataError, DataError, FormatError, MissingDataError
 from partirvm.quoting import counted, listed
 from partirvm.storage import Folder, Where, open_folder, reading
@@ -62,6 +63,9 @@ FORMAT = 12
 VERSIONS = "versions"
 GROUP = re.compile("rows-[0-9a-f]{32}")
 
+NO_UNSEEN = UnseenLevels()
+"""No rows with unseen labels."""
+
 NO_MOMENTS = Moments.of(np.empty((0, 0)), np.empty((0, 0)))
 """The moments of no rows, which leave other moments unchanged in a sum."""
 
@@ -82,6 +86,8 @@ class DataAttributes:
         hashes: checksums of the chunks of each array
         batches: number of rows and a checksum of their values, for the ingest and each append
         segments: first tile and group name of each run of tiles
+        has_known_noise: True if the weights were computed from a column of known noise
+        unseen: rows with labels that are no categories of ``columns``, stored as missing labels
     """
 
     columns: Columns
@@ -94,6 +100,8 @@ class DataAttributes:
     hashes: dict[str, tuple[str, ...]] = field(default_factory=dict)
     batches: tuple[tuple[int, str], ...] = ()
     segments: tuple[tuple[int, str], ...] = ()
+    has_known_noise: bool = False
+    unseen: UnseenLevels = NO_UNSEEN
 
     @property
     def n_features(self) -> int:
@@ -249,8 +257,9 @@ class ZarrSource(Source):
         name: name of the data in messages
         seed: shuffle seed, or None if the rows kept their order
         notes: remarks on the columns that ``ingest`` changed, by column
-        left_out: number of rows without a target that ``ingest`` left out
+        left_out: number of rows that ``ingest`` left out
         rows_left_out: remarks on rows of files that ``ingest`` left out
+        unseen: rows with labels that the DATA that ``like`` named do not have
     """
 
     def __init__(self, url: Where) -> None:
@@ -275,6 +284,8 @@ class ZarrSource(Source):
             self.moments = attributes.moments
             self.seed = attributes.seed
             self.weighted = attributes.weighted
+            self.has_known_noise = attributes.has_known_noise
+            self.unseen = attributes.unseen
             self.shuffled = self.seed is not None and len(attributes.batches) == 1
             self._opened = (folder, attributes)
             self._group = attributes.segments[-1][1]

@@ -19,7 +19,14 @@ from partirvm.data import as_source
 from partirvm.data.labels import Labels, text_of_label
 from partirvm.data.source import Source, require_features_like
 from partirvm.errors import UsageError
-from partirvm.estimators.inputs import data_errors, in_memory, rows_of, source_of, training_source
+from partirvm.estimators.inputs import (
+    data_errors,
+    has_gaps,
+    in_memory,
+    rows_of,
+    source_of,
+    training_source,
+)
 from partirvm.execution import executor_for
 from partirvm.export import to_c, to_numpy, to_onnx
 from partirvm.fit.driver import Driver, MemoryJournal
@@ -38,7 +45,12 @@ from partirvm.options.table import (
     StrategyName,
 )
 from partirvm.options.values import AlphaPrior, Strategy, Value, Warp, flat
-from partirvm.predict.prediction import score, tile_values, warn_of_far_rows
+from partirvm.predict.prediction import (
+    score,
+    tile_values,
+    warn_of_far_rows,
+    warn_of_unseen_levels,
+)
 from partirvm.report.plots import DiagnosticsDisplay, from_json
 from partirvm.report.progress import FitCallback, Progress
 from partirvm.resolve.kernel import portable
@@ -165,14 +177,19 @@ class RelevanceVectorMachine(FunctionParameters, BaseEstimator):
             Missing values (NaN) are allowed. In data frames (pandas, polars, Arrow), categorical
             columns and text become categories, and dates become day counts and cycles (see
             ``model_.columns``). A dataset is the path or URL of the output of ``ingest`` (with
-            ``classes=True`` for labels); it includes y and weights. X is not kept.
+            ``classes=True`` for labels); it includes y and weights. X is not kept. Equal rows in
+            any of these containers give bit-identical models; Dask and Zarr collections larger than
+            128 MiB are read in their own order instead of a random one.
         y : array-like (N,), or (N, T) for a regression with T targets
             Targets, or labels of any type that has an order; either of the same kind as X or a
-            NumPy array.
+            NumPy array. For rows in memory, some of several targets of a row may be NaN: targets
+            with the same gaps are fitted together to the rows that have them, and a constant target
+            alone (``estimators_``).
         sample_weight : array-like (N,), optional
-            In a regression, the noise variance of a row is σ²/weight: a row with known relative
-            noise r has weight 1/r². In a classification, a row of weight 2 counts as two rows. Rows
-            with weight 0 are ignored.
+            In a regression, the noise variance of a row is σ²/weight, with weights in units of
+            their mean, so that a common factor has no effect: rows with known relative noise r have
+            weights 1/r². In a classification, a row of weight 2 counts as two rows. Rows with
+            weight 0 are left out.
         X_val, y_val, sample_weight_val : as X, y and sample_weight, optional
             Held-out rows: their error or log loss is recorded in ``history_`` and ends the fit when
             it stops falling (early stopping). Other libraries call this ``eval_set``. X_val may be
@@ -194,11 +211,22 @@ class RelevanceVectorMachine(FunctionParameters, BaseEstimator):
                 if y_val is None and not in_memory(X_val)
                 else (X_val, y_val, sample_weight_val)
             )
-            held_out = source_of(self, rows, source.columns, labels)
-        self._fit(source, held_out, parameters, MemoryJournal(), None)
+            gaps = has_gaps(source)
+            held_out = source_of(self, rows, source.columns, labels, gaps=gaps)
+        self._fit_targets(source, held_out, parameters)
         self._take_labels(source.columns, labels)
         self.__dict__.pop("_stream", None)
         return self
+
+    def _fit_targets(self, source: Source, held_out: Source | None, request: Request) -> None:
+        """Fit to all targets of the rows, and set the attributes.
+
+        Args:
+            source: the training rows.
+            held_out: validation rows, if any.
+            request: the options.
+        """
+        self._fit(source, held_out, request, MemoryJournal(), None)
 
     def _fit(
         self,
@@ -356,6 +384,7 @@ class RelevanceVectorMachine(FunctionParameters, BaseEstimator):
             source = as_source(X)
             tiles = partial(tile_values, function)
             require_features_like(source, self.model_.columns)
+            warn_of_unseen_levels(source)
             with closing(executor_for(self.client)) as executor:
                 records = np.concatenate(
                     [block for _, block in executor.map(tiles, source, range(source.n_tiles), None)]

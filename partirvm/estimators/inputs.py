@@ -1,9 +1,11 @@
 """Convert the rows, targets, labels and weights passed to an estimator, and check them as
 scikit-learn does."""
 
+import math
 import os
+import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,17 +16,24 @@ from sklearn.base import is_regressor
 from sklearn.utils.validation import _check_sample_weight, check_array, check_X_y, validate_data
 
 from partirvm.core.moments import refuse_masked
-from partirvm.data import as_source
-from partirvm.data.arrays import client_of, computed, lengths_of
+from partirvm.data import ArraySource, as_source
+from partirvm.data.arrays import client_of, computed, lengths_of, loaded_rows
 from partirvm.data.convert import frame_rows, in_order
 from partirvm.data.frames import is_frame, module_of, pandas_column, pandas_frame
 from partirvm.data.labels import Labels, coded, label_values, plain_labels
-from partirvm.data.source import Source, default_names, numeric_array
+from partirvm.data.source import Source, default_names, numeric_array, with_nan
+from partirvm.data.unseen import with_known_codes
 from partirvm.errors import DataError, DataTypeError, MemoryLimitError, PartirvmError, UsageError
 from partirvm.execution import LocalExecutor
 from partirvm.options.constraints import parse_bytes
-from partirvm.quoting import format_bytes
+from partirvm.quoting import format_bytes, quoted
 from partirvm.types import Columns, Float
+
+LOADED_BYTES = 1 << 27
+"""Maximum size in bytes of Zarr and Dask collections whose rows are read into memory, and shuffled.
+Larger ones are read tile by tile in their own order: a tile of shuffled rows would need all
+chunks. The limit must not depend on the memory of a machine, as the order of rows changes the
+result."""
 
 
 def in_memory(X: Any) -> bool:
@@ -78,11 +87,25 @@ def data_errors() -> Iterator[None]:
         ) from error
 
 
-def finite(name: str, values: Any) -> NDArray[Any]:
+def finite(name: str, values: Any, *, gaps: bool = False) -> NDArray[Any]:
     """Return targets or weights in memory as an array of finite numbers. A ``DataError`` names the
-    first value that is not finite."""
+    first value that is not finite.
+
+    Args:
+        name: name of the values in messages.
+        values: targets or weights.
+        gaps: True if some of several targets of a row may be NaN.
+    """
     numbers = numeric_array(name, pandas_column(values))
     wrong = ~np.isfinite(np.atleast_1d(numbers))
+    if wrong.any() and gaps and numbers.ndim == 2 and numbers.shape[1] > 1:
+        missing = np.isnan(numbers)
+        if missing.all(axis=0).any():
+            empty = int(np.argmax(missing.all(axis=0)))
+            raise DataError(
+                f"Input {name}: the target in column {empty} has no value: leave it out"
+            )
+        wrong &= ~missing
     if wrong.any():
         kind = (
             "NaN"
@@ -99,6 +122,33 @@ def finite(name: str, values: Any) -> NDArray[Any]:
     return numbers
 
 
+def _require_no_infinity(X: Any, columns: Columns | None) -> None:
+    """Raise ``DataError`` with the place of the first infinite value of an array (n, d)."""
+    if not isinstance(X, np.ndarray) or X.dtype.kind != "f" or X.ndim != 2:
+        return
+    wrong = np.isinf(X)
+    if not wrong.any():
+        return
+    row, column = np.argwhere(wrong)[0]
+    names = default_names(X.shape[1])
+    if columns is not None and len(columns.features) == X.shape[1]:
+        names = columns.features
+    raise DataError(
+        f"Input X contains infinity: {int(wrong.sum()):,} values are infinite, the first in row "
+        f"{row:,} (counted from 0), column {quoted(names[column])}: fill them in, or leave these "
+        "rows out"
+    )
+
+
+def _with_plain_gaps(X: Any) -> Any:
+    """Return rows in memory; in an array or in lists, each mark of a missing value is NaN."""
+    refuse_masked(X, "X")
+    if isinstance(X, list | tuple) and "pandas" in sys.modules:
+        with suppress(ValueError):  # a later check describes rows of different lengths
+            return with_nan(np.asarray(X))
+    return with_nan(X) if isinstance(X, np.ndarray) else X
+
+
 def rows_of(
     estimator: Any,
     X: Any,
@@ -106,6 +156,7 @@ def rows_of(
     y: Any = None,
     *,
     reset: bool = False,
+    gaps: bool = False,
     **checks: Any,
 ) -> tuple[Float, Columns, Any]:
     """Return rows in memory as an array (n, d), their columns and checked targets; ``columns`` come
@@ -117,15 +168,15 @@ def rows_of(
         columns: the columns of the fit; None if these rows define them.
         y: targets or labels.
         reset: True if the estimator's number and names of features are set.
+        gaps: True if some of several targets of a row may be NaN.
         checks: further arguments of scikit-learn's checks.
     """
     checks |= {"dtype": np.float64, "ensure_all_finite": "allow-nan", "estimator": estimator}
     if y is not None:
         numbers = is_regressor(estimator)
-        y = finite("y", y) if numbers else label_values(y)
+        y = finite("y", y, gaps=gaps) if numbers else label_values(y)
         checks |= {"y_numeric": numbers, "multi_output": numbers}
-    frame = X = loaded(estimator, pandas_frame(X))
-    refuse_masked(X, "X")
+    frame = X = _with_plain_gaps(loaded(estimator, pandas_frame(X)))
     with data_errors():
         if is_frame(X):
             frame = X if columns is None else in_order(X, columns)
@@ -134,10 +185,18 @@ def rows_of(
             raise DataError(
                 "the model was trained on dates: pass the rows as a data frame with these columns"
             )
+        _require_no_infinity(X, columns)
         if y is None and not reset:
             rows = check_array(X, input_name="X", **checks)
+        elif gaps and y is not None and np.isnan(y).any():
+            missing = np.isnan(y)
+            rows, y = check_X_y(X, np.where(missing, 0.0, y), **checks)
+            y = np.where(missing, np.nan, y)
         else:
             rows, y = check_X_y(X, y, **checks)
+        rows = np.ascontiguousarray(rows)  # products round differently in Fortran order
+        if columns is not None and rows.shape[1] == len(columns.features):
+            rows = with_known_codes(rows, columns)
         validate_data(
             estimator, frame if is_frame(frame) else rows, reset=reset, skip_check_array=True
         )
@@ -164,7 +223,13 @@ class TrainingRows:
 
 
 def training_rows(
-    estimator: Any, X: Any, y: Any, sample_weight: Any, columns: Columns | None = None
+    estimator: Any,
+    X: Any,
+    y: Any,
+    sample_weight: Any,
+    columns: Columns | None = None,
+    *,
+    gaps: bool = False,
 ) -> TrainingRows:
     """Check rows in memory and return those with positive weight; with ``columns``, they must match
     earlier rows.
@@ -175,6 +240,7 @@ def training_rows(
         y: targets or labels.
         sample_weight: weights of the rows, or None.
         columns: the columns of earlier rows, which these rows must match.
+        gaps: True if some of several targets of a row may be NaN.
     """
     if not in_memory(X):
         raise UsageError(
@@ -184,7 +250,7 @@ def training_rows(
     more = columns is not None
     weights = None
     X, columns, y = rows_of(
-        estimator, X, columns, y, ensure_min_samples=1 if more else 2, reset=not more
+        estimator, X, columns, y, ensure_min_samples=1 if more else 2, reset=not more, gaps=gaps
     )
     if sample_weight is not None:
         weights = finite("sample_weight", sample_weight)
@@ -200,6 +266,25 @@ def training_rows(
     return TrainingRows(X, y, weights, columns, labels)
 
 
+def small_in_memory(X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Any]:
+    """Return Zarr and Dask collections of rows in memory if they take at most ``LOADED_BYTES``, so
+    that they are shuffled as arrays in memory are; otherwise return them unchanged.
+
+    Args:
+        X: rows of any kind.
+        y: targets or labels, or None.
+        sample_weight: weights of the rows, or None.
+    """
+    if in_memory(X) or isinstance(X, str | os.PathLike | Source) or X.ndim != 2:
+        return X, y, sample_weight
+    if hasattr(X, "compute_chunk_sizes") and any(map(np.isnan, X.shape)):
+        X = X.compute_chunk_sizes()
+    n_rows = sum(lengths_of(X)) if is_frame(X) else X.shape[0]
+    if 8 * n_rows * math.prod(X.shape[1:]) > LOADED_BYTES:
+        return X, y, sample_weight
+    return loaded_rows("X", X), loaded_rows("y", y), loaded_rows("the weights", sample_weight)
+
+
 def training_source(
     estimator: Any, X: Any, y: Any, sample_weight: Any, seed: int
 ) -> tuple[Source, Labels | None]:
@@ -213,8 +298,9 @@ def training_source(
         sample_weight: weights of the rows, or None.
         seed: the seed for the order of rows in memory.
     """
+    X, y, sample_weight = small_in_memory(X, y, sample_weight)
     if in_memory(X):
-        rows = training_rows(estimator, X, y, sample_weight)
+        rows = training_rows(estimator, X, y, sample_weight, gaps=is_regressor(estimator))
         source = as_source(rows.X, rows.y, rows.weights, seed=seed, columns=rows.columns)
         labels = rows.labels
     else:
@@ -230,8 +316,19 @@ def training_source(
     return source, labels
 
 
+def has_gaps(source: Source) -> bool:
+    """Return True if the targets of rows in memory are fitted in several groups."""
+    return isinstance(source, ArraySource) and len(source.groups_of_targets()) > 1
+
+
 def source_of(
-    estimator: Any, rows: Any, columns: Columns, labels: Any = None, *, name: str = "validation"
+    estimator: Any,
+    rows: Any,
+    columns: Columns,
+    labels: Any = None,
+    *,
+    name: str = "validation",
+    gaps: bool = False,
 ) -> Source:
     """Return (X, y), (X, y, sample_weight) or a dataset as a source with the training ``columns``
     and classes.
@@ -242,6 +339,7 @@ def source_of(
         columns: the columns of the fit.
         labels: the class labels, for a classification.
         name: the name of the argument, for messages.
+        gaps: True if some of several targets of a row may be NaN.
     """
     if not isinstance(rows, tuple | list):
         return as_source(rows)
@@ -254,7 +352,7 @@ def source_of(
         raise UsageError(f"{name} rows need both X and y: {'X' if X is None else 'y'} is None")
     X = pandas_frame(X, f"the {name} X")
     if in_memory(X):
-        X, _, y = rows_of(estimator, X, columns, y)
+        X, _, y = rows_of(estimator, X, columns, y, gaps=gaps)
     elif hasattr(X, "columns"):
         X = in_order(X, columns)
     return as_source(X, y if labels is None else coded(y, labels), *weights, columns=columns)

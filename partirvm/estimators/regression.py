@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from contextlib import closing
+from copy import copy
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Self
 
@@ -11,12 +12,13 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from partirvm.data import ArraySource, as_source, shuffled_rows
-from partirvm.data.source import require_features_like
+from partirvm.data.source import Source, require_features_like
 from partirvm.errors import UsageError
 from partirvm.estimators.base import RelevanceVectorMachine
 from partirvm.estimators.inputs import (
     TrainingRows,
     data_errors,
+    has_gaps,
     in_memory,
     rows_of,
     source_of,
@@ -26,13 +28,13 @@ from partirvm.execution import executor_for
 from partirvm.export.shapley import explain
 from partirvm.fit.driver import MemoryJournal
 from partirvm.fit.run import is_growable
-from partirvm.model import Model
+from partirvm.model import GroupedModel, Model
 from partirvm.options import Request
 from partirvm.options.table import TABLE, AutoOrNone, NoiseForm, Residual
 from partirvm.options.values import Local, Noise
 from partirvm.predict.rvm_star import Augmenting
 from partirvm.resolve.resolve import LIMITS, FitSpec
-from partirvm.types import Float
+from partirvm.types import Columns, Each, Float
 
 
 @dataclass(frozen=True)
@@ -162,6 +164,9 @@ class RVMRegressor(MultiOutputMixin, RegressorMixin, RelevanceVectorMachine):
 
     Attributes
     ----------
+    estimators_ : tuple of RVMRegressor
+        Only if some of several targets have gaps or are constant: the fit of each group of targets.
+        ``weights_`` and other attributes of a single fit are then those of its members.
     weights_, alpha_ : ndarray of shape (M,), in the standardised problem
     determinedness_ : ndarray of shape (M,)
         γ of each weight: 1 if the data determine it, 0 if the prior does.
@@ -250,6 +255,52 @@ class RVMRegressor(MultiOutputMixin, RegressorMixin, RelevanceVectorMachine):
         self._stream = None if journal.last is None else Stream(calls, request, spec, journal.last)
         return self
 
+    def _fit_targets(self, source: Source, held_out: Source | None, request: Request) -> None:
+        self.__dict__.pop("estimators_", None)
+        if not (isinstance(source, ArraySource) and has_gaps(source)):
+            super()._fit_targets(source, held_out, request)
+            return
+        groups = source.groups_of_targets()
+        estimators = []
+        for places in groups:
+            estimator = copy(self)
+            estimator.client = self.client
+            rows = None
+            if isinstance(held_out, ArraySource):
+                rows = held_out.of_targets(places, None)
+            training = source.of_targets(places, request.seed)
+            estimator._fit(training, rows, request, MemoryJournal(), None)
+            estimators.append(estimator)
+        self._take_groups(estimators, tuple(groups), source.columns)
+
+    def _take_groups(
+        self, estimators: list[Self], places: tuple[tuple[int, ...], ...], columns: Columns
+    ) -> None:
+        """Set the attributes of a fit in groups of targets.
+
+        Args:
+            estimators: the fitted estimator of each group.
+            places: positions of each group's targets.
+            columns: columns of all targets.
+        """
+        of_rows = ("n_features_in_", "feature_names_in_")
+        for name in [name for name in vars(self) if name.endswith("_") and name not in of_rows]:
+            delattr(self, name)  # attributes of an earlier fit
+        model = GroupedModel(tuple(each.model_ for each in estimators), places, columns)
+        self.estimators_ = tuple(estimators)
+        self.model_ = model
+        self.noise_variance_: Each = model.noise_variance
+        self.intercept_: Each = model.intercept
+        self.log_evidence_ = model.log_evidence
+        self.n_relevance_vectors_ = sum(each.n_relevance_vectors_ for each in estimators)
+        relevances = [
+            len(each.model_.output_names) * each.feature_relevance_ for each in estimators
+        ]
+        self.feature_relevance_ = np.sum(relevances, axis=0) / model.n_targets
+        self.history_ = [line for each in estimators for line in each.history_]
+        self.termination_ = estimators[-1].termination_
+        self.plan_ = estimators[-1].plan_
+
     def _continued(self, stream: Stream, request: Request) -> Request:
         """Return the request for the next call: the first call's request with the current
         limits."""
@@ -295,7 +346,7 @@ class RVMRegressor(MultiOutputMixin, RegressorMixin, RelevanceVectorMachine):
             and, with ``return_std``, of the standard deviation, in the units of X; for T targets,
             (n, T, d). The gradient is 0 for categories, and for a kernel with a kink (Laplacian) at
             its centre. Local residuals, Python functions as kernel or basis, and rows with missing
-            values have no gradient.
+            numbers have no gradient.
 
         Returns
         -------

@@ -15,7 +15,7 @@ from partirvm.estimators.classification import RVMClassifier
 from partirvm.estimators.regression import RVMRegressor
 from partirvm.jobs import Job
 from partirvm.kernels.functions import require_no_code
-from partirvm.model import ClassModel, FittedModel, Model
+from partirvm.model import ClassModel, FittedModel, GroupedModel, Model
 from partirvm.model import save_model as write_model
 from partirvm.model.files import load_saved, versions_of
 from partirvm.process import package_versions, warn_of_versions
@@ -75,6 +75,10 @@ def save_model(model: Saved, location: str | os.PathLike[str], *, copy: bool = T
     kind = type(model).__name__
     if kind not in CLASSES:
         raise UsageError(f"a {kind} cannot be saved: only {' and '.join(CLASSES)} can")
+    if isinstance(model.model_, GroupedModel):
+        raise UsageError(
+            "targets with gaps have a model for each group of targets: save each of estimators_"
+        )
     portable(check_parameters(model.parameters()))
     attributes = {name: value for name, value in vars(model).items() if name in STORED}
     for attribute, value in attributes.items():

@@ -34,6 +34,7 @@ from partirvm.errors import UsageError
 from partirvm.kernels.design import MOST_CERTAIN, TEMPER, Design
 from partirvm.kernels.functions import LINEAR
 from partirvm.quoting import printable
+from partirvm.scaling.levels import known_levels
 from partirvm.scaling.maps import SWEEPS, FeatureMap, Scaling
 from partirvm.storage import Folder, Where, open_folder, require_replaceable, storing
 from partirvm.types import Float
@@ -148,6 +149,7 @@ class Graph:
     Attributes:
         features: the names of the d inputs
         lacking: functions that replace the operations that a format lacks, by name
+        levels: numbers of levels of the categorical features, by position
         nodes: the nodes in order; node 0 is the input X (n, d) in raw units
         outputs: the output values by name
         labels: the classes
@@ -157,6 +159,7 @@ class Graph:
 
     features: tuple[str, ...]
     lacking: Mapping[str, Any]
+    levels: Mapping[int, int] = field(default_factory=dict)
     nodes: list[Quantity] = field(default_factory=list)
     outputs: dict[str, Quantity] = field(default_factory=dict)
     labels: tuple[Any, ...] = ()
@@ -216,8 +219,9 @@ def graph_of(
 ) -> Graph:
     """Return the graph of predictions at raw inputs X (n, d).
 
-    A row with a missing value is predicted from its other values if that feature had gaps in
-    training; otherwise its predictions are NaN. Raises ``UsageError`` for other names, and for
+    A row with a missing number is predicted from its other values if that feature had gaps in
+    training; otherwise its predictions are NaN. A missing label, and a code that is no level, have
+    the predictions of a missing label in Python. Raises ``UsageError`` for other names, and for
     parts that only Python can compute (local residuals and user functions).
 
     Args:
@@ -229,15 +233,25 @@ def graph_of(
     """
     model = model_of(model)
     has_classes = hasattr(model, "classes")
-    names = ("label", "probabilities") if has_classes else ("mean", "std", "lower", "upper")
-    wanted = tuple(outputs) or names[:2]
+    possible = ("label", "probabilities") if has_classes else ("mean", "std", "lower", "upper")
+    wanted = tuple(outputs) or possible[:2]
     for name in wanted:
-        if name not in names:
-            raise UsageError(f"the model has no output {name!r}: outputs are {', '.join(names)}")
-    graph = Graph(model.columns.features, lacking)
+        if name not in possible:
+            raise UsageError(f"the model has no output {name!r}: outputs are {', '.join(possible)}")
+    graph = Graph(model.columns.features, lacking, _levels_of(model))
     values = _of_classes(graph, model) if has_classes else _of_numbers(graph, model, level, wanted)
     graph.outputs = {name: values[name] for name in wanted}
     return graph
+
+
+def _levels_of(model: Any) -> dict[int, int]:
+    """Return the numbers of levels of the categorical features, by position."""
+    names = model.columns.features
+    levels = {names.index(name): len(labels) for name, labels in model.columns.categories.items()}
+    features = model.design.scaling.features
+    if features is not None:
+        levels |= {j: known_levels(table) for j, table in features.tables}
+    return levels
 
 
 def _of_numbers(graph: Graph, model: Any, level: float, wanted: Sequence[str]) -> dict[str, Any]:
@@ -288,6 +302,9 @@ def _variance(graph: Graph, model: Any, phi: Any, inputs: Any) -> Any:
         of_levels = _level_variances(graph, scaling.features) * scale**2
         least = -MOST_CERTAIN * np.atleast_1d(model.noise_variance)
         variance = variance + np.maximum(of_levels, least)
+    of_gaps = _gap_variance(graph, model, inputs)
+    if of_gaps is not None:
+        variance = variance + of_gaps * scale**2
     if model.reach and phi is not None:
         variance = _with_prior(graph, model, phi, variance)
     return variance
@@ -399,14 +416,15 @@ def _noise(graph: Graph, model: Any, inputs: Any) -> Any:
     variance = np.atleast_1d(model.noise_variance)
     noise = model.design.noise
     features = model.design.scaling.features
+    factor: Any = 1.0
+    if noise is not None:
+        values = noise.kernel.exported(inputs, noise.centres)
+        logs = values @ noise.weights[:, None] - float(noise.shift)
+        power = 1.0 if model.calibration is not None else TEMPER
+        factor = np.exp(logs * power)
     if features is not None and features.doubts:
-        variance = _level_factor(graph, features) * variance
-    if noise is None:
-        return variance
-    values = noise.kernel.exported(inputs, noise.centres)
-    logs = values @ noise.weights[:, None] - float(noise.shift)
-    power = 1.0 if model.calibration is not None else TEMPER
-    return np.exp(logs * power) * variance
+        factor = np.minimum(_level_factor(graph, features) * factor, model.widest_factor)
+    return factor * variance
 
 
 def _level_factor(graph: Graph, features: FeatureMap) -> Any:
@@ -415,36 +433,99 @@ def _level_factor(graph: Graph, features: FeatureMap) -> Any:
     columns = []
     for j, table in features.doubts:
         doubts = table[0]
-        columns.append(_of_levels(graph, features, j, doubts[:, None]))
+        columns.append(_of_levels(graph, j, doubts[:, None]))
     return graph("Sum", graph.joined(columns)) + float(features.share)
 
 
 def _level_variances(graph: Graph, features: FeatureMap) -> Any:
     """Return the variances (n, C) of the effects of levels, as ``FeatureMap.level_variances``
     does."""
-    parts = [_of_levels(graph, features, j, variances[0]) for j, variances in features.variances]
+    parts = [_of_levels(graph, j, variances[0]) for j, variances in features.variances]
     return sum(parts[1:], start=parts[0])
 
 
 def _inputs(graph: Graph, scaling: Scaling) -> Any:
     """Return the inputs (n, d') in the kernel's coordinates, as ``Scaling.inputs`` does."""
     features = scaling.features
-    if features is None:
-        return (graph.rows - scaling.x_shift) / scaling.x_scale
-    inputs = (_mapped(graph, features) - scaling.x_shift) / scaling.x_scale
-    if not len(features.gaps):
+    rows = graph.rows if features is None else _mapped(graph, features)
+    inputs = (cast(Any, rows) - scaling.x_shift) / scaling.x_scale
+    missing = _missing_inputs(graph, scaling, inputs)
+    if missing is None:
         return inputs
     columns = np.arange(scaling.n_inputs)
-    missing = np.isnan(inputs) * np.isin(columns, features.gaps)
     blank = np.zeros(len(columns)) if scaling.blank is None else scaling.blank
     inputs = np.where(missing, blank, inputs)
-    if scaling.regressions is not None:
+    if features is not None and scaling.regressions is not None:
         for j in SWEEPS * features.gaps.tolist():
             weights = scaling.regressions[j]
             if weights.any():
                 predicted = inputs @ weights[:, None]
                 inputs = np.where(missing * (columns == j), predicted, inputs)
     return inputs
+
+
+def _missing_inputs(graph: Graph, scaling: Scaling, inputs: Any) -> Any:
+    """Return 1 for each missing input that is replaced by a value, (n, d'), or None if there is
+    none.
+
+    Args:
+        graph: the graph
+        scaling: the scaling, with the features that had gaps
+        inputs: (n, d'), scaled inputs
+    """
+    masks = []
+    gaps = [] if scaling.features is None else scaling.features.gaps.tolist()
+    numeric = [j for j in gaps if j not in graph.levels]
+    if numeric:
+        masks.append(np.isnan(inputs) * np.isin(np.arange(scaling.n_inputs), numeric))
+    codes = [j for j in graph.levels if j not in scaling.embedded]
+    if codes:
+        masks.append(_missing_labels(graph, codes, scaling.n_inputs))
+    return sum(masks[1:], start=masks[0]) if masks else None
+
+
+def _missing_labels(graph: Graph, places: Sequence[int], width: int) -> Any:
+    """Return an array (n, width) that is 1 in the columns of the features at these ``places`` whose
+    code is missing or is no level."""
+    are_missing = graph.joined([_is_missing_label(graph, j) for j in places])
+    return are_missing @ np.eye(width)[list(places)]
+
+
+def _is_missing_label(graph: Graph, j: int) -> Any:
+    """Return 1 where the code of a categorical feature is missing or is no level, (n, 1)."""
+    known = np.zeros(graph.levels[j])
+    return graph("Table", graph.rows.take([j]), np.append(known, 1.0)[:, None])
+
+
+def _gap_variance(graph: Graph, model: Any, inputs: Any) -> Any:
+    """Return the variance (n, T) of the mean, in the fit's units, when vectors' labels replace a
+    missing one, as ``Model`` computes it, or None if no label is replaced in this way.
+
+    Args:
+        graph: the graph
+        model: the model
+        inputs: (n, d'), in the kernel's coordinates
+    """
+    scaling = model.design.scaling
+    had_gaps = [] if scaling.features is None else scaling.features.gaps.tolist()
+    places = [j for j in graph.levels if j not in (*scaling.embedded, *had_gaps)]
+    if not places or not model.n_vectors:
+        return None
+    missing = _missing_labels(graph, places, scaling.n_inputs)
+    weights = model.mean.reshape(len(model.mean), -1)
+    values = []
+    for point in scaling.inputs(model.filling_vectors):
+        phi = columns_of(graph, model.design, np.where(missing, point, inputs))
+        values.append(_linear(graph, model, phi, weights, np.zeros(weights.shape[1])))
+    is_missing = np.minimum(graph("Sum", missing), 1.0)
+    return is_missing * _variance_of(values)
+
+
+def _variance_of(values: Sequence[Any]) -> Any:
+    """Return the variance (n, T) of several values (n, T)."""
+    mean = sum(values[1:], start=values[0]) / len(values)
+    squares = [(value - mean) * (value - mean) for value in values]
+    return sum(squares[1:], start=squares[0]) / len(values)
 
 
 def _mapped(graph: Graph, features: FeatureMap) -> Any:
@@ -454,9 +535,12 @@ def _mapped(graph: Graph, features: FeatureMap) -> Any:
     if warped.any():
         spreads = np.where(warped, features.spreads, 1.0)
         X = np.where(warped, np.arcsinh((X - features.centres) / spreads), X)
-    tables = [_of_levels(graph, features, j, table[0]) for j, table in features.tables]
+    tables = [_of_levels(graph, j, table[0]) for j, table in features.tables]
     effects = [_effect(graph, features, j, weights) for j, weights in features.effects]
-    gaps = [np.isnan(graph.rows.take(features.gaps))] if len(features.gaps) else []
+    gaps = [
+        _is_missing_label(graph, j) if j in graph.levels else np.isnan(graph.rows.take([j]))
+        for j in features.gaps.tolist()
+    ]
     columns = graph.joined([X, *tables, *effects, *gaps])
     first = X.width
     positions = list(range(first))
@@ -467,22 +551,17 @@ def _mapped(graph: Graph, features: FeatureMap) -> Any:
     return columns.take([*positions, *range(first, columns.width)])
 
 
-def _of_levels(graph: Graph, features: FeatureMap, j: int, table: Float) -> Any:
+def _of_levels(graph: Graph, j: int, table: Float) -> Any:
     """Return the rows (n, r) of a table for the levels of a feature.
 
     Args:
         graph: the graph
-        features: the feature map, with the features that had gaps
         j: the number of the feature
-        table: (L + 2, r), with rows for the known levels, an unknown level and a missing one
+        table: (L + 2, r), with rows for the known levels, an unknown level and a missing one, which
+            also applies to codes that are no level
     """
-    codes = graph.rows.take([j])
-    unknown = table[-2]
-    missing = table[-1]
-    rows = graph("Table", codes, table[:-1])
-    if j not in features.gaps or (unknown == missing).all():
-        return rows
-    return rows + np.isnan(codes) * (missing - unknown)
+    rows = np.concatenate([table[:-2], table[-1:]])
+    return graph("Table", graph.rows.take([j]), rows)
 
 
 def _effect(graph: Graph, features: FeatureMap, j: int, weights: Float) -> Any:
@@ -495,7 +574,7 @@ def _effect(graph: Graph, features: FeatureMap, j: int, weights: Float) -> Any:
         j: the number of the feature
         weights: (1, L + 2, p), for each level
     """
-    of_level = _of_levels(graph, features, j, weights[0])
+    of_level = _of_levels(graph, j, weights[0])
     p = weights.shape[2]
     if p == 1:
         return of_level

@@ -143,7 +143,8 @@ def run(
         checkpoint: the strategy state from which the run starts; None for a new run
         beside: folder for kernel blocks on disk; None is a temporary one
     """
-    source = folded(driver.source, spec.problem.empty.scaling)
+    scaling = spec.problem.empty.scaling
+    source = folded(driver.source.with_weight_unit(scaling.weight_unit), scaling)
     driver.executor.use(spec.plan.threads)
     reader = EntryReader(driver, spec, source, journal)
     weighted = source

@@ -4,6 +4,7 @@ from partirvm.model.base import FAR, FittedModel, OfRows
 from partirvm.model.classifier import ClassModel
 from partirvm.model.files import AnyModel, load_model, save_model
 from partirvm.model.fitted import Model
+from partirvm.model.grouped import GroupedModel
 from partirvm.model.summary import Assessment, summarised
 
 __all__ = [
@@ -12,6 +13,7 @@ __all__ = [
     "Assessment",
     "ClassModel",
     "FittedModel",
+    "GroupedModel",
     "Model",
     "OfRows",
     "load_model",

@@ -50,6 +50,11 @@ LEAST_REACH = 1e-20
 """A smaller reach is set to 0: so many rows are then far from all vectors that nearness says
 nothing about errors."""
 
+WIDEST_EFFECT = 36.0
+"""Maximum variance of noise and level effects, in variances of the target: the squared range of a
+normal sample. The effects' variance is a multiple of the noise variance during kernel learning,
+which may be orders of magnitude below the final one if the targets have no noise."""
+
 FILLINGS = 16
 """Maximum number of relevance vectors whose values replace a missing one."""
 
@@ -498,7 +503,20 @@ class Model(FittedModel):
         """Return the noise variance at raw X (n, d), or one number; the factor is tempered if no
         rows were left out."""
         power = TEMPER if self.calibration is None else 1.0
-        return self.noise_variance * self.design.noise_factor(X, products, power)
+        return self.noise_variance * self.noise_factor(X, power)
+
+    def noise_factor(self, X: Float, power: float = 1.0) -> Float | float:
+        """Return the variance of noise and level effects at raw X (n, d), (n,), as a multiple of
+        the overall noise variance; 1 if constant. ``power`` is the exponent of the local noise
+        factor."""
+        factor = self.design.noise_factor(X, products, power)
+        return np.minimum(factor, self.widest_factor) if self.design.scaling.doubtful else factor
+
+    @property
+    def widest_factor(self) -> float:
+        """The maximum of ``noise_factor`` if levels have uncertain effects."""
+        noise = float(self.noise_variance or self.evidence_noise)
+        return WIDEST_EFFECT * (float(self.prior_variance) + noise) / noise
 
     @one_blas_thread()
     @np.errstate(over="ignore", invalid="ignore")
@@ -551,23 +569,31 @@ class Model(FittedModel):
         The noise factor already contains the variance of a missing label's effect
         (``FeatureMap.noise_factor``).
         """
-        features = self.design.scaling.features
         variance = np.zeros((len(X), *self.mean.shape[1:]))
-        missing = np.isnan(X)
-        missing[:, self.design.scaling.embedded] = False
-        if features is not None:
-            missing[:, features.gaps] = False
+        missing = self.gaps_to_fill(X)
         rows = np.flatnonzero(missing.any(axis=1))
-        M = self.n_vectors
-        if len(rows) and M:
-            filled = (
-                np.where(missing[rows], vector, X[rows])
-                for vector in self.design.centres[:: -(-M // FILLINGS)]
-            )
+        if len(rows) and self.n_vectors:
+            filled = (np.where(missing[rows], vector, X[rows]) for vector in self.filling_vectors)
             variance[rows] = np.var(
                 [linear_values(self.design, self.mean, vector)[0] for vector in filled], axis=0
             )
         return variance
+
+    @property
+    def filling_vectors(self) -> Float:
+        """The relevance vectors whose values replace a missing one, (k, d)."""
+        step = -(-self.n_vectors // FILLINGS)
+        return self.design.centres[::step] if step else self.design.centres
+
+    def gaps_to_fill(self, X: Float) -> Bool:
+        """Return a mask (n, d) of the missing values in rows X whose features had no gaps in
+        training and whose labels have no coordinates."""
+        features = self.design.scaling.features
+        missing = np.isnan(X)
+        missing[:, self.design.scaling.embedded] = False
+        if features is not None:
+            missing[:, features.gaps] = False
+        return missing
 
     def _of_levels(self, X: Float) -> Float | float:
         """Return the variance (n, T) of level effects in excess of the noise variance, for several

@@ -126,7 +126,7 @@ def gradients(model: Any, X: Float, *, std: bool) -> tuple[Float, Float]:
     The values (n, V) are the means of T targets and, with ``std``, their standard deviations, then
     the gradient (d) of each, all from ``predictive``. The derivative is 0 with respect to category
     codes and at a kernel's kink. Raises ``UsageError`` for local residuals and user-defined
-    functions, and ``DataError`` for missing values.
+    functions, and ``DataError`` for missing numbers.
 
     Args:
         model: a regression model.
@@ -137,8 +137,9 @@ def gradients(model: Any, X: Float, *, std: bool) -> tuple[Float, Float]:
         raise UsageError(
             "local residuals have no gradient: fit with residual='none', or take model_.sparse()"
         )
-    if np.isnan(X).any():
-        raise DataError("rows with missing values have no gradient: fill the values in")
+    is_number = [name not in model.columns.categories for name in model.columns.features]
+    if np.isnan(X[:, is_number]).any():
+        raise DataError("rows with missing numbers have no gradient: fill the values in")
     starts = range(0, max(len(X), 1), HEIGHT)
     model = model.predictive
     panels = [_gradients(model, X[start : start + HEIGHT], std=std) for start in starts]
@@ -156,7 +157,7 @@ def _gradients(model: Any, X: Float, *, std: bool) -> tuple[Float, Float]:
     block = model.design.block(rows)
     mean_slopes = np.stack(linear_slopes(model, rows, block), axis=1)[:n]
     mean_slopes = model.design.scaling.t_scale[:, None] * mean_slopes
-    variance_slopes = _variance_slopes(model, rows, block)[:n]
+    variance_slopes = _variance_slopes(model, rows, block)[:n] + _gap_slopes(model, X)
     if model.design.noise is not None:  # only with one target
         variance_slopes = variance_slopes + _noise_slopes(model, X)[:, None]
     if model.reach:
@@ -177,10 +178,34 @@ def _gradients(model: Any, X: Float, *, std: bool) -> tuple[Float, Float]:
     return np.hstack(parts), near
 
 
+def _gap_slopes(model: Any, X: Float) -> Float:
+    """Return the gradients (n, T, d) of the variance of the mean when vectors' labels replace
+    missing ones (``Model``) at raw inputs X (n, d)."""
+    slopes = np.zeros((len(X), model.n_targets, X.shape[1]))
+    missing = model.gaps_to_fill(X)
+    rows = np.flatnonzero(missing.any(axis=1))
+    if not len(rows) or not model.n_vectors:
+        return slopes
+    values = []
+    gradients_of_values = []
+    for vector in model.filling_vectors:
+        filled = np.where(missing[rows], vector, X[rows])
+        values.append(linear_values(model.design, model.mean, filled)[0].reshape(len(rows), -1))
+        of_targets = linear_slopes(model, filled, model.design.block(filled))
+        gradients_of_values.append(np.stack(of_targets, axis=1))
+    deviations = np.array(values) - np.mean(values, axis=0)
+    products_of_both = deviations[..., None] * np.array(gradients_of_values)
+    scale = model.design.scaling.t_scale[:, None]
+    slopes[rows] = 2.0 * scale**2 * products_of_both.mean(axis=0)
+    return slopes
+
+
 def _noise_slopes(model: Any, X: Float) -> Float:
     """Return the gradients (n, d) of the noise variance at raw inputs X (n, d)."""
     power = TEMPER if model.calibration is None else 1.0
     slopes = power * model.noise_at(X) * model.design.noise_gradient(X).T
+    if model.design.scaling.doubtful:
+        slopes = np.where(model.noise_factor(X, power) < model.widest_factor, slopes, 0.0)
     return np.asarray(slopes.T)
 
 

@@ -211,6 +211,7 @@ def _require_scaling(scaling: Scaling, d: int) -> None:
         scaling.target == AS_IT_IS or scaling.target.spread > 0,
         "must have a spread above 0",
     )
+    _require("weight_unit", 0 < scaling.weight_unit < np.inf, "must be above 0")
     if scaling.blank is not None:
         _require(
             "blank", scaling.blank.shape == scaling.x_shift.shape, "has another number of inputs"

@@ -213,7 +213,9 @@ def opened(
         labelled: True to read a table's target, too
     """
     if not is_table(data):
-        yield ZarrSource(data)
+        source = ZarrSource(data)
+        warn_of_unseen_levels(source)
+        yield source
         return
     if client is not None:
         raise UsageError(
@@ -244,6 +246,12 @@ def _unfinished(output: Folder) -> Iterator[tuple[Path, Callable[[], None]]]:
         finally:
             lease.check()  # the folder may belong to a process that has taken over
             folder.remove()
+
+
+def warn_of_unseen_levels(source: Source) -> None:
+    """Warn about the rows of DATA with a label that the training rows do not have."""
+    if isinstance(source, ZarrSource):
+        source.unseen.warn(source.name, source.n_rows)
 
 
 def warn_of_far_rows(far: int, rows: int, model: AnyModel) -> None:

@@ -68,6 +68,7 @@ class Augmenting:
         # only the extra column carries the prior variance
         model = replace(model.sparse(), reach=0.0)
         require_like(training, model.columns, model.n_targets)
+        training = training.with_weight_unit(model.design.scaling.weight_unit)
         moments = checked_moments(training, executor, lambda: None)
         rows = moments.targets.n
         # a constant target's model is fitted to no rows

@@ -64,7 +64,7 @@ class CheckedData:
     """The checked data of a fit.
 
     Attributes:
-        source: the rows, with class weights applied
+        source: the rows, with class weights and the unit of the weights applied
         moments: moments of inputs (d,) and targets (T,)
         codes: class of each row (N,), None for numbers
         weights: class weights (K,), None without them
@@ -86,8 +86,9 @@ def checked_data(
     executor: Executor,
     held_out: Source | None,
     interrupted: Interrupted,
+    weight_unit: float | None = None,
 ) -> CheckedData:
-    """Check the data of a fit and determine their moments and classes.
+    """Check the data of a fit and determine their moments, classes and the unit of their weights.
 
     Raises ``Stopped`` if an abort was requested, ``UsageError`` for options that do not suit the
     data, and ``DataError`` for data that cannot be fitted.
@@ -98,6 +99,7 @@ def checked_data(
         executor: runs the passes over the tiles
         held_out: the held-out data, or None
         interrupted: returns the reason to end the fit, or None
+        weight_unit: the unit of the weights of an earlier fit; None determines it
     """
     check_aborted(interrupted)
     return_freed_memory(
@@ -119,9 +121,22 @@ def checked_data(
             totals = totals * weights
     moments = checked_moments(source, executor, interrupted)
     check_range(moments, source.columns)
+    unit = unit_of_weights(source, moments) if weight_unit is None else weight_unit
+    if unit != 1.0:
+        source = source.with_weight_unit(unit)
+        moments = checked_moments(source, executor, interrupted)
     if labels is not None:
         _check_classes(source, int(np.count_nonzero(totals)), moments.targets.n)
     return CheckedData(source, moments, codes, weights)
+
+
+def unit_of_weights(source: Source, moments: Moments) -> float:
+    """Return the mean positive weight of the rows, so that a common factor of the weights has no
+    effect; 1 if their scale matters: a known noise, or numbers of equal rows for classes."""
+    scale_matters = source.has_known_noise or source.columns.classes is not None
+    if scale_matters or not source.weighted:
+        return 1.0
+    return float(moments.targets.total[0] / moments.targets.n)
 
 
 def _classes_of_tile(
@@ -253,6 +268,7 @@ def new_problem(data: CheckedData, request: Request, *, held_out: bool) -> Probl
     classes = source.columns.classes
     likelihood = requested_likelihood(classes, request, source.n_rows)
     scaling = _scaling(moments, source.columns, request, likelihood)
+    scaling = replace(scaling, weight_unit=source.weight_unit)
     kernel = resolve_kernel(request, moments, source.columns, scaling)
     functions = resolve_basis(request, source, scaling)
     empty = Design(

@@ -201,7 +201,17 @@ def run_small_fits(samples: Samples, problem: Problem, moments: Moments) -> Smal
     # learning may have changed the likelihood
     samples = replace(samples, source=kernel.source, shape=_shape(source, problem, request))
     measured = size_of(samples, kernel, schedule)
-    return SmallFits(kernel, schedule, measured, warped.notes + kernel.notes + measured.notes)
+    notes = weight_notes(problem) + warped.notes + kernel.notes + measured.notes
+    return SmallFits(kernel, schedule, measured, notes)
+
+
+def weight_notes(problem: Problem) -> tuple[str, ...]:
+    """Return a note on the unit of the weights if it is not 1."""
+    unit = problem.empty.scaling.weight_unit
+    notes: tuple[str, ...] = ()
+    if unit != 1.0:
+        notes = (f"the weights were divided by their mean, {unit:.6g}: only their ratios matter",)
+    return notes
 
 
 def _plan_of(
@@ -295,9 +305,10 @@ def continued(
         held_out: the held-out data, or None
         interrupted: returns the reason to end the fit, or None
     """
-    data = checked_data(source, limits, executor, held_out, interrupted)
-    source = data.source
     before = spec.problem
+    unit = before.empty.scaling.weight_unit
+    data = checked_data(source, limits, executor, held_out, interrupted, unit)
+    source = data.source
     require_positive(before.empty.scaling.target, float(data.moments.targets.minimum.min()))
     problem = replace(before, n_rows=source.n_rows, shuffled=source.shuffled, codes=data.codes)
     request = replace(spec.request, **{name: getattr(limits, name) for name in LIMITS})

@@ -10,17 +10,11 @@ without this fold."""
 
 
 def levels_of(codes: Float, count: int) -> Int:
-    """Return the levels (n,) of a feature's codes; ``count`` for unknown codes, ``count`` + 1 for
-    missing ones.
-
-    A missing code is NaN, or ``count`` + 1 with a fold.
-    """
+    """Return the levels (n,) of a feature's codes; ``count`` + 1 for missing codes and for all
+    other numbers, such as ``count`` + 1 with a fold."""
     codes = codes.real
     is_known = (codes >= 0) & (codes < count)
-    has_fold = (np.floor(codes) == count + 1) & (codes > count + 1)
-    is_missing = np.isnan(codes) | has_fold
-    levels = np.where(is_known, codes, count)
-    return np.where(is_missing, count + 1, levels).astype(np.int64)
+    return np.where(is_known, codes, count + 1).astype(np.int64)
 
 
 def blocks_of(codes: Float, count: int) -> Int:

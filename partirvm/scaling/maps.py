@@ -282,6 +282,8 @@ class Scaling(DeclaredState):
         blank: (d',), scaled inputs that replace a missing number; None means 0.
         regressions: (d', d'), coefficients of scaled inputs on the others: they replace a missing
             number by its conditional normal mean.
+        weight_unit: the mean of the training rows' positive weights, by which they are divided; 1
+            if their scale matters or there are none.
     """
 
     x_shift: Float
@@ -292,6 +294,7 @@ class Scaling(DeclaredState):
     target: TargetMap = AS_IT_IS
     blank: Float | None = None
     regressions: Float | None = None
+    weight_unit: float = 1.0
 
     @cached_property
     def key(self) -> str:

@@ -20,6 +20,7 @@ from partirvm.core import Moments, TreeSum
 from partirvm.data import ZarrSource, ingest
 from partirvm.data.ingestion import Budget
 from partirvm.data.source import hash_tile, tile_rows_for
+from partirvm.errors import UnseenLevelWarning
 
 
 def rows(n=500, d=3, seed=0):
@@ -313,11 +314,13 @@ def test_a_test_set_gets_the_columns_and_codes_of_the_training_set(tmp_path):
     train = pd.DataFrame({"a": [1.0, 2.0, 3.0], "zone": ["n", "s", "n"], "y": ["u", "v", "u"]})
     test = pd.DataFrame({"y": ["v", "u"], "more": [0, 1], "zone": ["w", "s"], "a": [5.0, 6.0]})
     first = ingest(train, tmp_path / "train.zarr", target="y", categorical=["zone"], classes=True)
-    second = ingest(test, tmp_path / "test.zarr", like=first, shuffle=None)
+    with pytest.warns(UnseenLevelWarning, match=r"1 of 2 rows .*'zone': 'w'$"):
+        second = ingest(test, tmp_path / "test.zarr", like=first, shuffle=None)
     assert second.columns == first.columns
-    assert_array_equal(second.tile(0).X, [[5, 2], [6, 1]])  # "w" is an unknown level: code 2
+    assert_array_equal(second.tile(0).X, [[5, np.nan], [6, 1]])  # "w" counts as missing
     assert second.tile(0).t[:, 0].tolist() == [1, 0]
-    by_path = ingest(test, tmp_path / "again.zarr", like=tmp_path / "train.zarr", shuffle=None)
+    with pytest.warns(UnseenLevelWarning):
+        by_path = ingest(test, tmp_path / "again.zarr", like=tmp_path / "train.zarr", shuffle=None)
     assert by_path.fingerprint() == second.fingerprint()
 
 
@@ -326,8 +329,9 @@ def test_numeric_categories_match_between_file_formats(tmp_path):
     first = ingest(train, tmp_path / "train.zarr", target="y", categorical=["zone"])
     assert first.columns.categories == {"zone": (3, 5, 7)}
     (tmp_path / "test.csv").write_text("zone,y\n7.0,1\n3,2\n4,3\n")
-    second = ingest(tmp_path / "test.csv", tmp_path / "test.zarr", like=first, shuffle=None)
-    assert second.tile(0).X[:, 0].tolist() == [2, 0, 3]
+    with pytest.warns(UnseenLevelWarning, match="'zone': 4$"):
+        second = ingest(tmp_path / "test.csv", tmp_path / "test.zarr", like=first, shuffle=None)
+    assert_array_equal(second.tile(0).X[:, 0], [2, 0, np.nan])
 
 
 def test_npz_files_name_their_columns(tmp_path):

@@ -7,7 +7,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from partirvm.data import ingest
 from partirvm.data.convert import frame_rows
-from partirvm.errors import DataError
+from partirvm.errors import DataError, UnseenLevelWarning
 
 N = 400
 TWO_YEARS = pd.Timestamp("2021-01-01 06:00") + pd.to_timedelta(np.arange(N) * 1.9, unit="D")
@@ -82,14 +82,16 @@ def test_later_rows_get_the_same_features(kind, tmp_path):
     """Rows to predict and appended rows get the cycles and levels of the training rows."""
     data = ingest(messy(), tmp_path / "d.zarr", target="y", shuffle=None)
     later = messy().head(3).assign(**{"Stadt Ü": ["Bern", "Wien", None]})
-    features = np.where(np.arange(8) == 0, [[0.0], [3.0], [np.nan]], expected()[:3])
+    features = np.where(np.arange(8) == 0, [[0.0], [np.nan], [np.nan]], expected()[:3])
     source = KINDS[kind](tmp_path, later.drop(columns="y")[["gap", "wann", "offen", "Stadt Ü"]])
-    new = ingest(source, tmp_path / "new.zarr", like=data)
+    with pytest.warns(UnseenLevelWarning, match="1 of 3 rows .*'Wien'$"):
+        new = ingest(source, tmp_path / "new.zarr", like=data)
     assert_allclose(stored(new), features, rtol=1e-12, atol=1e-11)
     assert new.notes.keys() == {"Stadt Ü", "gap"}
-    both = ingest(KINDS[kind](tmp_path, later), tmp_path / "d.zarr", append=True)
+    with pytest.warns(UnseenLevelWarning, match="1 of 3 rows .*'Wien'$"):
+        both = ingest(KINDS[kind](tmp_path, later), tmp_path / "d.zarr", append=True)
     assert_allclose(stored(both)[N:], features, rtol=1e-12, atol=1e-11)
-    assert both.moments.inputs.missing[0] == 101
+    assert both.moments.inputs.missing[0] == 102
 
 
 def test_frames_with_other_types_and_order_give_the_same_rows():

@@ -46,7 +46,7 @@ def test_every_warning_and_note_of_a_plan_is_explained():
     assert len(texts) == 15
     assert [text for text in texts if text not in PAGE] == []
     texts = list(messages.noted())
-    assert len(texts) == 9
+    assert len(texts) == 10
     assert [text for text in texts if text not in PAGE] == []
 
 

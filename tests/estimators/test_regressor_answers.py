@@ -49,9 +49,11 @@ def test_posterior_and_evidence_follow_the_paper(options, weighted, standardize)
     dense = Dense(model, X, y)
     shift = dense.shift
     scale = dense.scale
-    assert_allclose(shift, np.average(y, weights=w), rtol=1e-12)
+    if weighted:
+        w = w / w.mean()  # the unit of the weights; they are rounded to 32 bits
+    assert_allclose(shift, np.average(y, weights=w), rtol=1e-9)
     expected_sd = np.sqrt(np.average((y - shift) ** 2, weights=w)) if standardize else 1.0
-    assert_allclose(scale, expected_sd, rtol=1e-12)
+    assert_allclose(scale, expected_sd, rtol=1e-9)
     test = plane(40, seed=5)[0] * [1.0, 30.0, 0.1] + [0, 100, 5]
     mean, variance = naive.predict_by_rows(design_of(model, test), *dense.problem, w)
     with warnings.catch_warnings():

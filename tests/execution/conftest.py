@@ -1,17 +1,20 @@
 """Rows on disk and in memory, and executors."""
 
 import pytest
-from backend_cases import EXECUTORS, PASSES, TILE, rows
+from backend_cases import EXECUTORS, PASSES, TILE, D, rows
 
 from partirvm.data import ArraySource, ingest
+from partirvm.data.source import default_names
 from partirvm.execution import LocalExecutor, executor_for
+from partirvm.types import Columns
 
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
-    """Return the rows as DATA on disk, not shuffled."""
+    """Return the rows as DATA on disk, not shuffled; ``like`` keeps rows of weight 0."""
     folder = tmp_path_factory.mktemp("data")
-    return ingest(rows(), folder / "rows.zarr", tile_rows=TILE, shuffle=None)
+    like = Columns(default_names(D))
+    return ingest(rows(), folder / "rows.zarr", tile_rows=TILE, shuffle=None, like=like)
 
 
 @pytest.fixture(scope="module")

@@ -348,7 +348,7 @@ def test_the_self_test_of_a_header_uses_levels_without_folds(tmp_path):
     assert model.design.scaling.features.folded
     X = np.array([[0.1, 0.2, 3.0], [0.1, 0.2, 77.0]])
     found = in_c(compiled([model], "float64", tmp_path, "gcc"), 0, model, X, "float64")
-    agrees(found, model, X, "float64")
+    agrees(found, model, np.where(X == 77.0, np.nan, X), "float64")
 
 
 @pytest.mark.usefixtures("default_fits")

@@ -96,7 +96,7 @@ def test_unsupported_gradients_are_refused(rng):
     model = RVMRegressor(gamma=0.3, residual="none", random_state=0).fit(X[:90], y[:90, 0])
     with pytest.raises(UsageError, match="augment and return_gradient cannot be combined"):
         model.predict(X, augment=(X[:90], y[:90, 0]), return_gradient=True)
-    with pytest.raises(DataError, match="rows with missing values have no gradient"):
+    with pytest.raises(DataError, match="rows with missing numbers have no gradient"):
         model.predict(np.full((1, 2), np.nan), return_gradient=True)
     local = RVMRegressor(residual="local", random_state=0).fit(X[:90], y[:90, 0])
     with pytest.raises(UsageError, match=r"residual='none', or take model_\.sparse\(\)"):

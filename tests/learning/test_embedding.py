@@ -159,13 +159,13 @@ def test_a_row_uses_the_effects_learned_without_its_fold():
         FeatureMap.plain(1), tables=((0, table),), gaps=np.array([0]), doubts=((0, table[:, :, 0]),)
     )
     codes = np.array([0.0, 2, 3, -1, np.nan, 99, 4, 1.5])
-    expected = np.array([0.0, 2, 3, 3, 4, 3, 3, 1])
-    missing = np.array([0.0, 0, 0, 0, 1, 0, 0, 0])
+    expected = np.array([0.0, 2, 4, 4, 4, 4, 4, 1])  # a code that is no level counts as missing
+    missing = np.array([0.0, 0, 1, 1, 1, 1, 1, 0])
     assert_array_equal(features(codes[:, None]), np.column_stack([expected, missing]))
     assert_array_equal(features.noise_factor(codes[:, None]), 1 + expected)
-    known = np.array([0.0, 2, 3, np.nan])
-    folded = with_folds(known, 3, np.zeros(4))
-    assert_array_equal(features(folded[:, None]), np.array([[5.0, 0], [7, 0], [8, 0], [9, 1]]))
+    known = np.array([0.0, 2, np.nan])
+    folded = with_folds(known, 3, np.zeros(3))
+    assert_array_equal(features(folded[:, None]), np.array([[5.0, 0], [7, 0], [9, 1]]))
     assert_array_equal(without_folds(folded, 3), known)
 
 
@@ -220,5 +220,5 @@ def test_a_fit_and_its_saved_model_use_the_coordinates(tmp_path):
     assert_array_equal(
         load_model(tmp_path / "model").predict(frame(new, 13)), model.predict(frame(new, 13))
     )
-    unseen = frame(np.column_stack([[0.0], [12]]), 13)
+    unseen = frame(np.column_stack([[0.0], [12]]), 13)  # declared, without rows
     assert abs(model.predict(unseen)[0]) < 0.5

@@ -42,6 +42,12 @@ def made(m=6, d=3, bias=True, seed=0):
     return Model(design, mean, root, alpha, evidence, 10**7, columns, 0.1 + 0.2, 0.7)
 
 
+def coded_rows(n, seed):
+    """Return random rows with codes of the model's category."""
+    rng = default_rng(seed)
+    return np.column_stack([rng.normal(size=(n, 2)), rng.integers(0, 3, n)])
+
+
 @pytest.mark.parametrize(("m", "bias"), [(6, True), (6, False), (0, True), (0, False), (1, False)])
 def test_a_saved_model_has_the_same_bits(place, m, bias):
     """Every array, number and name is equal, and so are predictions."""
@@ -51,7 +57,7 @@ def test_a_saved_model_has_the_same_bits(place, m, bias):
     assert found.digest() == model.digest()
     assert_array_equal(found.design.labels, model.design.labels)
     assert (found.evidence_noise, found.log_evidence) == (0.7, -123.456789012345678)
-    X = default_rng(1).normal(size=(20, 3))
+    X = coded_rows(20, 1)
     for one, other in zip(found.predict(X), model.predict(X), strict=True):
         assert_array_equal(one, other)
 
@@ -156,7 +162,7 @@ def test_arrays_of_inconsistent_lengths_are_refused_by_name(name, tmp_path):
 def test_predictions_follow_the_formulas():
     """They are t_shift + t_scale·φᵀμ and σ² + t_scale²·φᵀΣφ (Tipping 2001, eqs. 20 to 22)."""
     model = made()
-    X = default_rng(2).normal(size=(5000, 3))
+    X = coded_rows(5000, 2)
     s = model.design.scaling
     gamma = np.array([0.1, 0.0, 0.7])
     K = naive.gaussian(
@@ -234,7 +240,7 @@ def test_a_calibration_is_saved_and_is_part_of_the_digest(tmp_path):
     assert found.digest() == model.digest()
     wider = replace(model, calibration=Calibration(40, 0.3, 1.1, 0.75, (0.5, 2.9)))
     assert wider.digest() != model.digest()
-    X = default_rng(2).normal(size=(5, 3))
+    X = coded_rows(5, 2)
     assert (wider.predict(X, return_std=True)[1] > model.predict(X, return_std=True)[1]).all()
 
 

@@ -1,0 +1,122 @@
+"""Equal rows, seeds and options give equal bits, whatever container holds the rows."""
+
+from functools import cache
+
+import dask.array as da
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+import zarr
+from numpy.random import default_rng
+from numpy.testing import assert_array_equal
+
+from partirvm import RVMClassifier, RVMRegressor, ingest
+from partirvm.estimators import inputs
+
+SEED = 5
+QUICK = {"gamma": 1.0, "effort": "quick", "random_state": SEED}
+NAMES = ["a", "b", "c"]
+
+
+def rows(n=900):
+    rng = default_rng(0)
+    X = rng.uniform(-2, 2, (n, 3))
+    X[:, 0].sort()  # an order that tells nothing would hide a container that keeps it
+    y = np.sin(2 * X[:, 0]) + 0.5 * X[:, 1] + 0.1 * rng.standard_normal(n)
+    w = rng.choice([0.0, 0.5, 2.0], n)
+    return X, y, w
+
+
+def zarr_array(values, chunks):
+    array = zarr.create_array(store={}, shape=values.shape, chunks=chunks, dtype=values.dtype)
+    array[:] = values
+    return array
+
+
+def as_frame(X):
+    return pd.DataFrame(X, columns=NAMES)
+
+
+CONTAINERS = {
+    "lists": lambda X, y, w: (X.tolist(), y.tolist(), None if w is None else w.tolist()),
+    "pandas": lambda X, y, w: (as_frame(X), pd.Series(y), None if w is None else pd.Series(w)),
+    "polars": lambda X, y, w: (pl.DataFrame(X, schema=NAMES), y, w),
+    "arrow": lambda X, y, w: (pa.table(dict(zip(NAMES, X.T, strict=True))), y, w),
+    "dask": lambda X, y, w: (
+        da.from_array(X, chunks=(300, 3)),
+        da.from_array(y, chunks=300),
+        None if w is None else da.from_array(w, chunks=300),
+    ),
+    "uneven dask": lambda X, y, w: (da.from_array(X, chunks=((1, 499, 400), (2, 1))), y, w),
+    "dask frame": lambda X, y, w: (dd.from_pandas(as_frame(X), npartitions=4), y, w),
+    "zarr": lambda X, y, w: (
+        zarr_array(X, (128, 2)),
+        zarr_array(y, (100,)),
+        None if w is None else zarr_array(w, (77,)),
+    ),
+    "fortran": lambda X, y, w: (np.asfortranarray(X), y, w),
+}
+
+
+@cache
+def of_arrays(weighted):
+    """Return the regressor of NumPy arrays."""
+    X, y, w = rows()
+    return RVMRegressor(**QUICK).fit(X, y, w if weighted else None)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("container", CONTAINERS)
+def test_regressions(container, weighted):
+    X, y, w = rows()
+    w = w if weighted else None
+    expected = of_arrays(weighted)
+    found = RVMRegressor(**QUICK).fit(*CONTAINERS[container](X, y, w))
+    assert found.model_.digest() == expected.model_.digest() or container in FRAMES
+    new = default_rng(1).uniform(-2, 2, (50, 3))
+    new = as_frame(new) if container in FRAMES else new
+    for part, other in zip(
+        found.predict(new, return_std=True),
+        expected.predict(np.asarray(new), return_std=True),
+        strict=True,
+    ):
+        assert_array_equal(part, other)
+
+
+FRAMES = ("pandas", "polars", "arrow", "dask frame")
+"""Containers with names of columns, which a digest includes."""
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_data(weighted, tmp_path):
+    """DATA made with the same seed have the same order."""
+    X, y, w = rows()
+    expected = of_arrays(weighted)
+    arrays = (X, y, w) if weighted else (X, y)
+    data = ingest(arrays, tmp_path / "data.zarr", shuffle=SEED)
+    found = RVMRegressor(**QUICK).fit(data)
+    assert found.model_.digest() == expected.model_.digest()
+
+
+@pytest.mark.parametrize("container", ["dask", "zarr", "pandas"])
+def test_classes(container):
+    X, y, w = rows(400)
+    options = {"effort": "quick", "random_state": SEED}
+    expected = RVMClassifier(**options).fit(X, y > 0, w)
+    found = RVMClassifier(**options).fit(*CONTAINERS[container](X, y > 0, w))
+    new = as_frame(X[:50]) if container in FRAMES else X[:50]
+    assert_array_equal(found.predict_proba(new), expected.predict_proba(X[:50]))
+
+
+def test_large_collections_keep_their_order(monkeypatch):
+    """Dask and Zarr arrays that are too large are read tile by tile, both in the same order."""
+    monkeypatch.setattr(inputs, "LOADED_BYTES", 1000)
+    X, y, _ = rows()
+    models = [
+        RVMRegressor(**QUICK).fit(*CONTAINERS[name](X, y, None))
+        for name in ("dask", "zarr", "uneven dask")
+    ]
+    assert len({model.model_.digest() for model in models}) == 1
