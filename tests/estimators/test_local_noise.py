@@ -63,6 +63,7 @@ def test_the_mean_equals_that_of_weighted_rows():
     """μ and Σ equal a fit to rows weighted by the noise factor to the power −½ (naive formulas)."""
     X, y = rows(150)
     w = default_rng(3).choice([0.5, 2.0], 150)
+    w /= w.mean()  # the unit of weights in a fit
     model = RVMRegressor(noise="local", standardize=False, **OPTIONS).fit(X, y, w).model_
     noise = model.design.noise
     design = model.design

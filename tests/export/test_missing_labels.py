@@ -95,6 +95,7 @@ int main(void) {
 """
 
 
+@pytest.mark.usefixtures("processes")
 def test_c(tmp_path):
     if not shutil.which("gcc"):
         pytest.skip("gcc is not installed: the C form is not compiled")
