@@ -17,6 +17,11 @@ A fit without row n might choose a nearby row as a centre. If ρ is the largest 
 column at another row, relative to its peak, only the fraction (1 − ρ²)^⅛ of the change from removal
 is counted. Quantiles use all z, with centres (often rows with large errors) and other rows scaled
 to the same mean square: 95 % intervals from 240 fits covered 93.9 %.
+
+If rows are left out by groups (``core.left_out_groups``), errors are correlated within groups. The
+number of independent errors (``core.groups``) then limits the levels of quantiles: of few groups,
+the higher quantiles come from Student's t (Lee, Barber & Willett 2023, "Distribution-free inference
+with hierarchical data", study the exact counterpart).
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -27,6 +32,7 @@ from typing import Any, Self, TypeAlias
 import numpy as np
 
 from partirvm.core.diagnostics import NumberDiagnostics
+from partirvm.core.groups import independent_count
 from partirvm.core.predictive import quantile
 from partirvm.types import Bool, Float, Int
 
@@ -133,6 +139,7 @@ class LeftOut:
         targets: target and u, for diagnostics (n, 2)
         nearest: the largest value of each column at rows that do not own it, ÷ its peak (M,)
         least_square: a lower bound on the mean squared error, known from another source
+        groups: the groups (n,) with which the rows were left out, or None
     """
 
     errors: Float
@@ -142,6 +149,7 @@ class LeftOut:
     targets: Float
     nearest: Float
     least_square: float = 0.0
+    groups: Int | None = None
 
     @classmethod
     def of(
@@ -205,12 +213,16 @@ class LeftOut:
         }
         nearest = np.maximum(self.nearest, other.nearest)
         least_square = max(self.least_square, other.least_square)
-        return replace(self, **joined, nearest=nearest, least_square=least_square)
+        groups = None
+        if self.groups is not None and other.groups is not None:
+            groups = np.concatenate([self.groups, other.groups])
+        return replace(self, **joined, nearest=nearest, least_square=least_square, groups=groups)
 
     def take(self, places: Int) -> Self:
         """Return the rows at these positions."""
         taken: dict[str, Any] = {name: getattr(self, name)[places] for name in OF_ROWS}
-        return replace(self, **taken)
+        groups = None if self.groups is None else self.groups[places]
+        return replace(self, **taken, groups=groups)
 
     def expected(self) -> tuple[Float, Float]:
         """Return errors and variances (n,) that include only the counted fraction of the change
@@ -246,8 +258,7 @@ class LeftOut:
         The noise variance is between 1/β and 1/β + ``target_variance``. A larger ``least_square``
         raises it.
         """
-        n = len(self.errors)
-        if not n:
+        if not len(self.errors):
             return None
         errors, variances = self.expected()
         square = float(np.mean(errors**2))
@@ -257,7 +268,8 @@ class LeftOut:
             np.mean(self.errors[:, 0] ** 2) / (np.mean(self.variances[:, 1]) + 1 / beta)
         )
         z = np.abs(errors) / np.sqrt(variances + noise)
-        top, levels = quantiles(_pooled(z, self.owner >= 0))
+        n = independent_count(errors / np.sqrt(variances + noise), self.groups)
+        top, levels = quantiles(_pooled(z, self.owner >= 0), n)
         least_noise = min(self.least_square - variance, noise + target_variance)
         if n >= FEWEST and least_noise > noise:  # these errors and their quantiles are too small
             noise = least_noise
@@ -353,16 +365,18 @@ def left_out_of(statistics: Iterable[Any]) -> tuple[LeftOut, ...]:
     return tuple(statistic for statistic in statistics if isinstance(statistic, LeftOut))
 
 
-def quantiles(z: Float) -> tuple[float, tuple[float, ...]]:
+def quantiles(z: Float, independent: int | None = None) -> tuple[float, tuple[float, ...]]:
     """Return the highest level and the quantiles of |z| (n,), as in ``Calibration``; no quantiles
-    if there are too few rows."""
+    if there are too few rows. ``independent`` is the number of independent values, by default
+    n."""
     n = len(z)
-    if n < FEWEST:
+    count = n if independent is None else independent
+    if count < FEWEST:
         return 0.0, ()
-    top = min(TOP, 1.0 - BEYOND / n)
+    top = min(TOP, 1.0 - BEYOND / count)
     # the k-th of n errors is the quantile at k/(n + 1): a new error is equally likely to fall in
     # each of the n + 1 gaps
-    places = (n + 1) * top * np.arange(1, GRID + 1) / GRID
+    places = (count + 1) * top * np.arange(1, GRID + 1) / GRID * (n / count)
     levels = np.interp(places, np.arange(n + 1), np.concatenate([[0.0], np.sort(z)]))
     return top, tuple(levels.tolist())
 
