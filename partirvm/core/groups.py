@@ -61,7 +61,7 @@ class GroupCounts:
             order = np.argsort(draws, kind="stable")
             n_groups = int(np.searchsorted(np.cumsum(sampled[order]), most, side="right"))
             order = np.sort(order[: min(max(n_groups, 2), MOST_GROUPS)])
-        return DrawnGroups(self.codes[order], self.counts[order])
+        return DrawnGroups(self.codes[order], self.counts[order], self.codes)
 
 
 @dataclass(frozen=True)
@@ -69,12 +69,14 @@ class DrawnGroups:
     """Groups that are left out of a fit.
 
     Attributes:
-        codes: codes of the groups, increasing (G,)
-        counts: numbers of their rows (G,)
+        codes: codes of the groups, increasing (g,)
+        counts: numbers of their rows (g,)
+        known: codes of all groups of the data, increasing (G,)
     """
 
     codes: Int
     counts: Int
+    known: Int
 
     def has(self, groups: Int, rows: Int) -> Bool:
         """Return a mask (n,), True for rows that are left out, given their groups and numbers."""
@@ -87,7 +89,7 @@ class DrawnGroups:
         """Return left-out rows with these numbers (n,) and groups (n,)."""
         codes, places, sampled = np.unique(groups, return_inverse=True, return_counts=True)
         counts = self.counts[np.searchsorted(self.codes, codes)]
-        return GroupedRows(rows, groups, (counts / sampled)[places])
+        return GroupedRows(rows, groups, (counts / sampled)[places], self.known)
 
 
 @dataclass(frozen=True)
@@ -99,11 +101,13 @@ class GroupedRows:
         codes: codes of their groups (n,)
         shares: number of rows of the row's group, divided by the number of these among ``rows``
             (n,)
+        known: codes of all groups of the data, increasing (G,)
     """
 
     rows: Int
     codes: Int
     shares: Float
+    known: Int
 
     def members(self) -> list[Int]:
         """Return the positions of the rows of each group, in the order of their codes."""

@@ -18,13 +18,14 @@ from partirvm.data import as_source
 from partirvm.data.arrays import client_of, computed, lengths_of
 from partirvm.data.convert import frame_rows, in_order
 from partirvm.data.frames import is_frame, module_of, pandas_column, pandas_frame
+from partirvm.data.groups import without_groups
 from partirvm.data.labels import Labels, coded, label_values, plain_labels
 from partirvm.data.source import Source, default_names, numeric_array
 from partirvm.errors import DataError, DataTypeError, MemoryLimitError, PartirvmError, UsageError
 from partirvm.execution import LocalExecutor
 from partirvm.options.constraints import parse_bytes
 from partirvm.quoting import format_bytes
-from partirvm.types import Columns, Float
+from partirvm.types import Columns, Float, Int
 
 
 def in_memory(X: Any) -> bool:
@@ -154,6 +155,7 @@ class TrainingRows:
         weights: the weights (n,), or None.
         columns: the columns of X.
         labels: the labels (K,) of the codes, or None.
+        groups: the codes (n,) of the rows' groups, or None.
     """
 
     X: Float
@@ -161,10 +163,16 @@ class TrainingRows:
     weights: Float | None
     columns: Columns
     labels: Labels | None
+    groups: Int | None = None
 
 
 def training_rows(
-    estimator: Any, X: Any, y: Any, sample_weight: Any, columns: Columns | None = None
+    estimator: Any,
+    X: Any,
+    y: Any,
+    sample_weight: Any,
+    columns: Columns | None = None,
+    groups: Int | None = None,
 ) -> TrainingRows:
     """Check rows in memory and return those with positive weight; with ``columns``, they must match
     earlier rows.
@@ -175,6 +183,7 @@ def training_rows(
         y: targets or labels.
         sample_weight: weights of the rows, or None.
         columns: the columns of earlier rows, which these rows must match.
+        groups: the codes of the rows' groups, or None.
     """
     if not in_memory(X):
         raise UsageError(
@@ -196,12 +205,13 @@ def training_rows(
             X = X[present]
             y = y[present]
             weights = weights[present]
+            groups = None if groups is None else groups[present]
     y, labels = estimator._coded(y)
-    return TrainingRows(X, y, weights, columns, labels)
+    return TrainingRows(X, y, weights, columns, labels, groups)
 
 
 def training_source(
-    estimator: Any, X: Any, y: Any, sample_weight: Any, seed: int
+    estimator: Any, X: Any, y: Any, sample_weight: Any, seed: int, groups: Any = None
 ) -> tuple[Source, Labels | None]:
     """Return the training rows and, for classification, their class labels. Sets the feature
     attributes.
@@ -212,14 +222,18 @@ def training_source(
         y: targets or labels.
         sample_weight: weights of the rows, or None.
         seed: the seed for the order of rows in memory.
+        groups: groups of the rows, or None.
     """
+    X, codes = without_groups(X, groups)
     if in_memory(X):
-        rows = training_rows(estimator, X, y, sample_weight)
-        source = as_source(rows.X, rows.y, rows.weights, seed=seed, columns=rows.columns)
+        rows = training_rows(estimator, X, y, sample_weight, groups=codes)
+        source = as_source(
+            rows.X, rows.y, rows.weights, groups=rows.groups, seed=seed, columns=rows.columns
+        )
         labels = rows.labels
     else:
         y, labels = (y, None) if y is None else estimator._coded(y)
-        source = as_source(X, y, sample_weight, seed=seed)
+        source = as_source(X, y, sample_weight, groups=codes, seed=seed)
         estimator.n_features_in_ = len(source.columns.given)
         estimator.__dict__.pop("feature_names_in_", None)
         names = [] if isinstance(X, Source) else list(getattr(X, "columns", ()))

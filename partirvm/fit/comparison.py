@@ -14,6 +14,7 @@ import numpy as np
 from scipy.special import log_softmax
 from threadpoolctl import threadpool_limits
 
+from partirvm.core.groups import standard_error
 from partirvm.core.held_back import compared_rows, folds_of, judging
 from partirvm.core.left_out import counted_share
 from partirvm.core.left_out_together import LeftOutTogether, left_out_together
@@ -71,6 +72,7 @@ class ComparedRows:
         weights: row weights (n,), or None
         numbers: row numbers (n,)
         new: mask of the rows that are left out (n,)
+        groups: groups of the rows (n,), or None
     """
 
     X: Float
@@ -78,6 +80,7 @@ class ComparedRows:
     weights: Float | None
     numbers: Int
     new: Bool
+    groups: Int | None = None
 
     @classmethod
     def of(cls, source: Source, executor: Executor, most: int, seed: int) -> Self:
@@ -95,12 +98,19 @@ class ComparedRows:
         present = tile.present
         numbers = order[present]
         weights = None if tile.weights is None else tile.weights[present]
-        return cls(tile.X[present], tile.t[present], weights, numbers, judging(numbers))
+        groups = None if tile.groups is None else tile.groups[present]
+        new = judging(numbers, groups)
+        return cls(tile.X[present], tile.t[present], weights, numbers, new, groups)
 
     @property
     def y(self) -> Float:
         """The values (n,) of the first target."""
         return self.t[:, 0]
+
+    @property
+    def new_groups(self) -> Int | None:
+        """The groups (m,) of the rows that are left out."""
+        return None if self.groups is None else self.groups[self.new]
 
     @property
     def factors(self) -> Float:
@@ -132,12 +142,20 @@ class Comparison:
     of_trees: Callable[[Float, ComparedRows], Float]
     of_model: Callable[[Any, float, ComparedRows], Float]
 
-    def described(self, own: Float, other: Float, tried: str) -> dict[str, Any]:
-        """Describe the errors or losses (n,) of the model and of the trees, and what else was
-        ``tried``."""
+    def described(
+        self, own: Float, other: Float, tried: str, groups: Int | None = None
+    ) -> dict[str, Any]:
+        """Describe the errors or losses of the model and of the trees.
+
+        Args:
+            own: errors or losses of the model (n,)
+            other: those of the trees (n,)
+            tried: what else was tried
+            groups: groups of the rows (n,), or None
+        """
         loss = float(self.mean(own))
         by_trees = float(self.mean(other))
-        better = is_lower(other**self.power, own**self.power, BETTER**self.power)
+        better = is_lower(other**self.power, own**self.power, BETTER**self.power, groups)
         remarks = []
         if better:
             remarks.append(
@@ -185,7 +203,7 @@ def compared(
         losses = losses * (1.0 - entry["residuals"]["rmse_gain"])
     counts = " and ".join(f"{count:,}" for count in searched)
     tried = f", although the kernel search continued on {counts} rows" if searched else ""
-    return comparison.described(losses, trees, tried)
+    return comparison.described(losses, trees, tried, rows.new_groups)
 
 
 def root_mean_square(errors: Float) -> float:
@@ -193,13 +211,13 @@ def root_mean_square(errors: Float) -> float:
     return float(np.sqrt(np.mean(errors**2)))
 
 
-def is_lower(other: Float, own: Float, ratio: float) -> bool:
+def is_lower(other: Float, own: Float, ratio: float, groups: Int | None = None) -> bool:
     """Return True if losses (n,) of the trees are significantly lower, by ``ratio`` also on the
-    usual rows."""
+    usual rows; ``groups`` (n,) are the groups of the rows."""
     gain = own - other
     largest = np.maximum(own, other)
     usual = largest <= np.quantile(largest, USUAL)
-    sure = gain.mean() > STANDARD_ERRORS * gain.std() / np.sqrt(len(gain))
+    sure = gain.mean() > STANDARD_ERRORS * standard_error(gain, groups)
     return bool(sure and all(own[rows].sum() > ratio * other[rows].sum() for rows in (usual, ...)))
 
 
@@ -303,7 +321,7 @@ def _folds(model: Any, rows: ComparedRows) -> Iterator[ComparedFold]:
         kernels = block[:, design.n_leading :]
         kernels[numbers[panel, None] == design.rows] = 0.0
         nearest = np.maximum(nearest, block.max(axis=0, initial=0.0) / np.abs(peaks))
-    for places in folds_of(numbers[new]):
+    for places in folds_of(numbers[new], rows.new_groups):
         fold = new[places]
         centres = [
             (row, design.n_leading + np.flatnonzero(design.rows == numbers[fold[row]]))

@@ -33,6 +33,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from partirvm.core.groups import standard_error
 from partirvm.core.held_back import search_splits
 from partirvm.core.laplace import init
 from partirvm.core.link import LINKS, LogisticBlock
@@ -291,7 +292,7 @@ def are_clear(rows: ProcessRows, one: ProcessFit, order: Int, most: int) -> bool
         return False
     parts = [
         LinkedRows.of(rows.sample, rows.problem, one, *split)
-        for split in search_splits(order, most)
+        for split in search_splits(order, most, rows.sample.groups_of(order))
     ]
     codes = np.concatenate([part.codes for part in parts])
     weights = np.concatenate([part.weights for part in parts])
@@ -338,7 +339,8 @@ def left_out(
             learn all widths
     """
     squares = []
-    for kept, outside in search_splits(order, most):
+    splits = search_splits(order, most, sample.groups_of(order))
+    for kept, outside in splits:
         rows = ProcessRows.of(sample, problem, kept)
         new = ProcessRows.of(sample, problem, outside)
         if each is None:
@@ -357,7 +359,8 @@ def choose(errors: Float, one: str) -> dict[str, Any]:
     compared figures as well."""
     gain = errors[0] - errors[1]
     by_one, by_each = np.sqrt(errors[:2].mean(axis=1)).tolist()
-    wins = gain.mean() > gain.std() / np.sqrt(len(gain))
+    groups = sample.groups_of(np.concatenate([split.new for split in splits]))
+    wins = gain.mean() > standard_error(gain, groups)
     return {
         "form": EACH if wins else one,
         "rows": len(gain),

@@ -18,6 +18,7 @@ import numpy as np
 from scipy.linalg import lapack, solve_triangular
 from threadpoolctl import threadpool_limits
 
+from partirvm.core.groups import standard_error
 from partirvm.core.held_back import last_left_out
 from partirvm.kernels.design import Design
 from partirvm.learning.exact_process import ProcessFit, ProcessRows
@@ -184,7 +185,7 @@ class LeftOutJudge:
         gain = losses - self.rivals[rival]
         error = float(np.sqrt(losses.mean()))
         rival_error = float(np.sqrt(self.rivals[rival].mean()))
-        sure = gain.mean() > SURE * gain.std() / np.sqrt(len(gain))
+        sure = gain.mean() > SURE * standard_error(gain, self.sample.groups_of(self.new))
         return LeftOutVerdict(
             len(losses), error, rival, rival_error, bool(sure and error > LOST * rival_error)
         )
@@ -205,7 +206,7 @@ def judge_of(
     residuals : whether the fit may use local residuals
     most : maximum number of left-out rows
     """
-    known, new = last_left_out(order, most, JUDGED_SHARE)
+    known, new = last_left_out(order, most, JUDGED_SHARE, sample.groups_of(order))
     if len(new) < LEAST_JUDGED:
         return None
     return LeftOutJudge(sample, problem, known[:PROCESS_ROWS], new, residuals)

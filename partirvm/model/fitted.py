@@ -34,6 +34,7 @@ from partirvm.model.base import (
     linear_values,
     nearness_to_others,
 )
+from partirvm.model.known_groups import KnownGroups
 from partirvm.model.sensitivity import gradients
 from partirvm.process import one_blas_thread
 from partirvm.quoting import quoted
@@ -98,6 +99,9 @@ class Model(FittedModel):
     prior_variance : float or ndarray of shape (T,)
         The variance of the function far from all vectors: the target's variance minus the noise
         variance.
+    known : KnownGroups or None
+        The groups of the training rows, and the uncertainty for further rows of these groups; all
+        other uncertainties are then those of new groups.
     reach : float
         The minimum nearness of the training rows, except for outliers; 0 if variances do not depend
         on nearness.
@@ -124,6 +128,7 @@ class Model(FittedModel):
     residuals: LocalResiduals | None = None
     prior_variance: float | Float = 0.0
     reach: float = 0.0
+    known: KnownGroups | None = None
 
     @classmethod
     def from_fit(cls, design: Design, fit: HyperState, columns: Columns) -> "Model":
@@ -148,6 +153,19 @@ class Model(FittedModel):
         """Return the relevance vector machine alone, without local residuals; its uncertainty is
         calibrated separately."""
         return replace(self, residuals=None)
+
+    def of_known_groups(self) -> "Model":
+        """Return the model for rows of the groups of the training rows; itself if it was fitted
+        without groups."""
+        if self.known is None:
+            return self
+        return replace(
+            self,
+            noise_variance=self.known.noise_variance,
+            calibration=self.known.calibration,
+            residuals=self.known.residuals,
+            known=None,
+        )
 
     def prune(self, max_vectors: int = 50) -> Self:
         """Prune like ``FittedModel.prune``; the noise variance of predictions grows by the added

@@ -26,6 +26,7 @@ TITLES = {
     "kernel": "learning the kernel again",
     "learning": "learning the kernel",
     "error": "rows of large error",
+    "groups": "leaving out groups of rows",
     "neighbours": "learning from errors of nearest rows",
     "comparing": "comparing with boosted trees",
     "gain": "evidence gains",

@@ -299,7 +299,13 @@ def continued(
     source = data.source
     before = spec.problem
     require_positive(before.empty.scaling.target, float(data.moments.targets.minimum.min()))
-    problem = replace(before, n_rows=source.n_rows, shuffled=source.shuffled, codes=data.codes)
+    problem = replace(
+        before,
+        n_rows=source.n_rows,
+        shuffled=source.shuffled,
+        codes=data.codes,
+        groups=data.groups,
+    )
     request = replace(spec.request, **{name: getattr(limits, name) for name in LIMITS})
     machine = machine_for(limits, executor, source)
     extend = _resumed

@@ -32,7 +32,7 @@ def grouped_fit(seed, n=60, M=9, n_groups=7, beta=3.0):
     mean, covariance = naive.posterior(block, target[:, None], alpha, beta, weights)
     design = GroupedDesign(
         block,
-        GroupedRows(np.arange(n), codes, np.ones(n)),
+        GroupedRows(np.arange(n), codes, np.ones(n), np.unique(codes)),
         owners,
         np.array([2, 5, 7]),
         np.full(M, 5.0),
@@ -85,7 +85,7 @@ def test_wide_groups_equal_refits(extra):
     n = WIDEST + extra
     design, fit = grouped_fit(extra, n=n + 50, n_groups=1)
     codes = np.where(np.arange(n + 50) < n, 5, 6)
-    grouped = GroupedRows(np.arange(n + 50), codes, np.ones(n + 50))
+    grouped = GroupedRows(np.arange(n + 50), codes, np.ones(n + 50), np.array([5, 6]))
     owners = np.full(9, -1)
     owners[2] = 5
     design = GroupedDesign(
