@@ -244,7 +244,9 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=1, help="number of draws of each set")
     options = parser.parse_args()
     names = options.names or [*MADE, *(PUBLIC if options.data else ())]
-    print("set            rows groups | new   known rmse rmse  warned | new   known rmse rmse  time")
+    print(
+        "set            rows groups | new   known rmse rmse  warned | new   known rmse rmse  time"
+    )
     for name in names:
         for seed in range(options.seeds):
             rows = MADE[name](seed) if name in MADE else PUBLIC[name](options.data, seed)

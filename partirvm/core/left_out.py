@@ -140,6 +140,8 @@ class LeftOut:
         nearest: the largest value of each column at rows that do not own it, ÷ its peak (M,)
         least_square: a lower bound on the mean squared error, known from another source
         groups: the groups (n,) with which the rows were left out, or None
+        difference: fraction of the mean squared error that is due to differences between groups;
+            columns in other groups replace own columns only for the rest
     """
 
     errors: Float
@@ -150,6 +152,7 @@ class LeftOut:
     nearest: Float
     least_square: float = 0.0
     groups: Int | None = None
+    difference: float = 0.0
 
     @classmethod
     def of(
@@ -228,6 +231,8 @@ class LeftOut:
         """Return errors and variances (n,) that include only the counted fraction of the change
         from removing a row's own columns."""
         share = counted_share(self.owner, self.nearest)
+        if self.difference:
+            share = np.where(self.owner >= 0, share + (1.0 - share) * self.difference, share)
         errors = self.errors[:, 0] + share * np.diff(self.errors)[:, 0]
         variances = self.variances[:, 0] + share * np.diff(self.variances)[:, 0]
         centres = self.owner >= 0
@@ -237,6 +242,13 @@ class LeftOut:
             if of_centres:
                 errors[centres] *= min(1.0, DOUBTFUL * usual / of_centres)
         return errors, variances
+
+    def different_from(self, rows: Self) -> Self:
+        """Return these errors of left-out groups with their ``difference``, given the errors of
+        rows that were left out one by one."""
+        square = float(np.mean(self.errors[:, 0] ** 2))
+        of_rows = float(np.mean(rows.expected()[0] ** 2))
+        return replace(self, difference=max(1.0 - of_rows / square, 0.0) if square else 0.0)
 
     def _weighted(self, factors: Float) -> Self:
         """Return the rows with their weights u multiplied by ``factors`` (n,)."""

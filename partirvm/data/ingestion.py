@@ -18,6 +18,7 @@ import numpy as np
 
 from partirvm.data.convert import as_source, open_table
 from partirvm.data.encode import Encoder
+from partirvm.data.groups import Groups
 from partirvm.data.problems import Finding, flags, refuse, remedied
 from partirvm.data.roles import Roles, assign_roles
 from partirvm.data.source import check_row_count, tile_rows_for
@@ -62,6 +63,7 @@ def ingest(
     categorical: str | Sequence[str] = "auto",
     weights: str | None = None,
     noise: str | None = None,
+    groups: str | Groups | None = None,
     classes: bool = False,
     missing: Sequence[str] = (),
     dates: Mapping[str, str] | None = None,
@@ -105,6 +107,10 @@ def ingest(
     weights, noise : str, optional
         Column of precision weights, zero or positive; or, instead, of positive relative noise r.
         The noise variance of a row is then σ²·r², and its weight is 1/r².
+    groups : str or Groups, optional
+        Which rows belong together, and are left out together wherever a fit leaves out rows: the
+        column of their labels, which then is no feature, or ``Groups``, such as
+        ``Groups.by_time("when", "7d")``; as text ``"station"``, ``"when:7d"`` or ``"x,y:20"``.
     classes : bool
         True if the target is a class. Classes are stored as codes 0 … K−1, and their labels in the
         attributes.
@@ -188,6 +194,7 @@ def ingest(
         "categorical": categorical,
         "weights": weights,
         "noise": noise,
+        "groups": groups,
         "classes": classes,
         "missing": missing,
         "dates": dates,
@@ -236,6 +243,7 @@ def _ingest(
             known = before.columns
             tile_rows = before.tile_rows
             shuffle = None if before.seed is None else shuffle or 0
+            options = {**options, "groups": before.groups}
         task = _Ingest(
             table,
             url,
@@ -322,8 +330,8 @@ class _Ingest:
         if before is not None:
             _require_same_roles(before, roles, self.url)
         encoder = Encoder(roles, table, self.known, stored=True)
-        width = 2 + len(roles.wanted)
-        held = table.held(roles.wanted)
+        width = roles.record_width
+        held = table.held(roles.read)
         batch_bytes = self.budget.batch_bytes(table, width, self._expected_tile_rows(roles), held)
         rows = ExternalSorter(self.place.spill, width, high=None if self.shuffle is None else 1.0)
         for records in encoder.records(self.shuffle, batch_bytes):
@@ -342,7 +350,7 @@ class _Ingest:
         encoder = reading.encoder
         roles = encoder.roles
         columns = encoder.columns()
-        read_width = 2 + len(roles.wanted)
+        read_width = roles.record_width
         cycles = len(columns.features) - len(columns.given)
         width = read_width + cycles
         tile_rows = self._expected_tile_rows(roles)
@@ -353,6 +361,7 @@ class _Ingest:
             seed=None if self.shuffle is None else int(self.shuffle),
             weighted=roles.weights is not None,
             labelled=bool(roles.targets),
+            groups=None if roles.groups is None else str(roles.groups),
         )
         blocks = (
             encoder.finished(block, attributes.n_rows) for block in reading.rows.blocks(sort_bytes)
@@ -417,12 +426,14 @@ def _last_rows(url: str, before: DataAttributes) -> Float:
     """Return the records of the last tile of DATA if it is not full, otherwise none."""
     last, n_rows = divmod(before.n_rows, before.tile_rows)
     if not n_rows:
-        return np.empty((0, 2 + before.n_features + before.n_targets + before.weighted))
+        grouped = before.groups is not None
+        width = 2 + before.n_features + before.n_targets + before.weighted + grouped
+        return np.empty((0, width))
     source = ZarrSource(url)
     tile = source.tile(last)
     numbers = source.original_rows(last)
-    weights = [] if tile.weights is None else [tile.weights]
-    return np.column_stack([numbers, numbers, tile.X, tile.t, *weights])
+    others = [values for values in (tile.weights, tile.groups) if values is not None]
+    return np.column_stack([numbers, numbers, tile.X, tile.t, *others])
 
 
 class Budget:

@@ -1,10 +1,11 @@
-"""The role of every column of an ingested table: feature, target, weights or noise."""
+"""The role of every column of an ingested table: feature, target, weights, noise or groups."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from partirvm.data.groups import Groups
 from partirvm.data.tables import Reader
 from partirvm.errors import DataError, UsageError
 from partirvm.quoting import listed, quoted
@@ -29,6 +30,7 @@ class Roles:
         missing: strings that stand for a missing value
         formats: date formats other than ISO, by column
         drop_missing_targets: True to leave out rows without a target
+        groups: specification of the rows' groups, or None
     """
 
     features: tuple[str, ...]
@@ -41,10 +43,22 @@ class Roles:
     missing: tuple[str, ...] = ()
     formats: Mapping[str, str] = field(default_factory=dict)
     drop_missing_targets: bool = False
+    groups: Groups | None = None
+
+    @property
+    def read(self) -> tuple[str, ...]:
+        """The names of all columns to read: those ``wanted``, and the columns of the groups."""
+        names = () if self.groups is None else self.groups.columns
+        return tuple(dict.fromkeys([*self.wanted, *names]))
+
+    @property
+    def record_width(self) -> int:
+        """The number of values of a record: key, row number, the columns, and the group."""
+        return 2 + len(self.wanted) + (self.groups is not None)
 
     @property
     def wanted(self) -> tuple[str, ...]:
-        """The names of all columns to read: features, targets, weights."""
+        """The names of the columns of a record: features, targets, weights."""
         return (*self.features, *self.targets, *filter(None, [self.weights]))
 
     @property
@@ -83,6 +97,7 @@ def assign_roles(table: Reader, like: Columns | None, options: Mapping[str, Any]
         noisy=noise is not None,
         missing=tuple(options["missing"]),
         drop_missing_targets=options["drop_missing_targets"],
+        groups=_groups(options["groups"]),
     )
     if like is None:
         roles = _with_new_features(roles, table, options)
@@ -91,6 +106,11 @@ def assign_roles(table: Reader, like: Columns | None, options: Mapping[str, Any]
         roles = _with_features_like(roles, like, options)
         check_roles(roles, table)
     return roles
+
+
+def _groups(groups: str | Groups | None) -> Groups | None:
+    """Return the groups from the options."""
+    return Groups.parsed(groups) if isinstance(groups, str) else groups
 
 
 def _targets(table: Reader, like: Columns | None, options: Mapping[str, Any]) -> tuple[str, ...]:
@@ -114,7 +134,10 @@ def _with_new_features(roles: Roles, table: Reader, options: Mapping[str, Any]) 
     """Return the roles with the features of new data."""
     names = options["features"]
     if names is None:
-        names = [name for name in table.columns if name not in (*roles.targets, roles.weights)]
+        others = {*roles.targets, roles.weights}
+        if roles.groups is not None and roles.groups.side is None:
+            others.update(roles.groups.columns)
+        names = [name for name in table.columns if name not in others]
     features = tuple(str(name) for name in names if name not in options["exclude"])
     labelled = [
         name
@@ -149,7 +172,7 @@ def check_roles(roles: Roles, table: Reader, exclude: Sequence[str] = ()) -> Non
     where = table.name
     counts = Counter(table.columns)
     uses = Counter(roles.wanted)
-    for name in (*roles.wanted, *exclude, *roles.categorical, *roles.formats):
+    for name in (*roles.read, *exclude, *roles.categorical, *roles.formats):
         if counts[name] != 1:
             has = "several columns" if counts[name] else "no column"
             hint = f" {UNLABELLED}" if name in roles.targets else ""

@@ -209,6 +209,11 @@ class Together(Source):
         tile = concatenated([self._source.tile(part) for part in self._tiles(number)])
         return replace(tile, number=number, start=number * self.tile_rows)
 
+    def groups_of_tile(self, number: int) -> Int | None:
+        parts = [self._source.groups_of_tile(part) for part in self._tiles(number)]
+        known = [groups for groups in parts if groups is not None]
+        return np.concatenate(known) if known else None
+
     def original_rows(self, number: int) -> Int:
         return np.concatenate([self._source.original_rows(part) for part in self._tiles(number)])
 

@@ -349,10 +349,15 @@ class RegressionSearch:
         return ProcessRows.of(self.sample, self.problem, numbers)
 
     def judge(self) -> LeftOutJudge | None:
-        """Return the judge of kernels if the kernel's form is to be chosen."""
+        """Return the judge of kernels if the kernel's form is to be chosen.
+
+        There is none for rows in groups: effects of groups limit the error of any kernel, so that
+        more rows would not improve it.
+        """
         settings = self.settings
         chosen = settings.learning.metric == "auto"
-        if not settings.judged or not chosen or not self.problem.target_variance:
+        grouped = self.sample.groups_of(self.order[:1]) is not None
+        if not settings.judged or not chosen or not self.problem.target_variance or grouped:
             return None
         return judge_of(self.sample, self.problem, self.order, settings.residuals)
 

@@ -152,7 +152,8 @@ class Model(FittedModel):
     def sparse(self) -> "Model":
         """Return the relevance vector machine alone, without local residuals; its uncertainty is
         calibrated separately."""
-        return replace(self, residuals=None)
+        known = None if self.known is None else replace(self.known, residuals=None)
+        return replace(self, residuals=None, known=known)
 
     def of_known_groups(self) -> "Model":
         """Return the model for rows of the groups of the training rows; itself if it was fitted
@@ -174,7 +175,7 @@ class Model(FittedModel):
         ``evidence_noise``, local noise and interval quantiles are unchanged. The loss does not
         include the prior of α.
         """
-        if self.residuals is not None:
+        if self._stored_residuals:
             raise UsageError(
                 "local residuals depend on all vectors: prune model_.sparse(), or set max_vectors"
             )
@@ -229,18 +230,28 @@ class Model(FittedModel):
         )
 
     @property
+    def _stored_residuals(self) -> list[LocalResiduals]:
+        """The local residuals for rows of new and of known groups, which share their cells."""
+        known = None if self.known is None else self.known.residuals
+        return [residuals for residuals in (self.residuals, known) if residuals is not None]
+
+    @property
     def cells_place(self) -> str:
-        return self.residuals.cells.place if self.residuals is not None else ""
+        return next((residuals.cells.place for residuals in self._stored_residuals), "")
 
     def with_cells_at(self, place: str) -> "Model":
         if not self.cells_place:
             return self
-        cells = replace(self._local_residuals.cells, place=place)
-        return replace(self, residuals=replace(self._local_residuals, cells=cells))
+        cells = replace(self._stored_residuals[0].cells, place=place)
+        residuals = None if self.residuals is None else replace(self.residuals, cells=cells)
+        known = self.known
+        if known is not None and known.residuals is not None:
+            known = replace(known, residuals=replace(known.residuals, cells=cells))
+        return replace(self, residuals=residuals, known=known)
 
     def copy_cells(self, folder: str) -> None:
         if self.cells_place:
-            self._local_residuals.cells.copied(folder)
+            self._stored_residuals[0].cells.copied(folder)
 
     @property
     def output_names(self) -> tuple[str, ...]:

@@ -298,7 +298,7 @@ def settled(state: RoundsState) -> Steps[RoundsState]:
         return state
     try:
         if groups is not None:
-            state = yield from with_groups_left_out(state, groups)
+            state = yield from with_groups_left_out(state, groups, left_out)
         if state.options.residual == "none":
             return state
         request = FitResiduals(state.design, state.fit, left_out, state.options, groups=groups)
@@ -309,13 +309,25 @@ def settled(state: RoundsState) -> Steps[RoundsState]:
     return replace(state, local=local)
 
 
-def with_groups_left_out(state: RoundsState, groups: GroupedRows) -> Steps[RoundsState]:
-    """Calibrate a fit of one target for rows of new groups."""
+def with_groups_left_out(
+    state: RoundsState, groups: GroupedRows, rows: tuple[LeftOut, ...]
+) -> Steps[RoundsState]:
+    """Calibrate a fit of one target for rows of new groups.
+
+    Args:
+        state: the settled fit
+        groups: rows that are left out by groups
+        rows: errors of rows that were left out one by one, for each target
+    """
     problem = state.problem
     if problem.n_targets > 1:
         return state
     least = problem.left_out_square
-    (left_out,) = yield (LeaveGroupsOut(state.design, state.fit, groups, least),)
+    (by_target,) = yield (LeaveGroupsOut(state.design, state.fit, groups, least),)
+    left_out = tuple(
+        of_groups.different_from(of_rows)
+        for of_groups, of_rows in zip(by_target, rows, strict=True)
+    )
     return replace(state, fit=calibrated_by_groups(state.fit, left_out))
 
 

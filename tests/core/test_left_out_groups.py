@@ -14,7 +14,7 @@ from partirvm.core.groups import (
     independent_count,
     standard_error,
 )
-from partirvm.core.left_out import FEWEST, quantiles
+from partirvm.core.left_out import FEWEST, LeftOut, quantiles
 from partirvm.core.left_out_groups import GroupedDesign, TargetFit, left_out_groups
 from partirvm.core.left_out_together import WIDEST, KnownShare, left_out_together
 
@@ -213,3 +213,30 @@ def test_many_rows_are_left_out_by_whole_groups():
     assert_allclose(shares, 3.0, rtol=0.1)
     many = GroupCounts.of(np.arange(2 * MOST_GROUPS)).drawn()
     assert len(many.codes) == MOST_GROUPS
+
+
+@pytest.mark.parametrize(("of_rows", "difference"), [(1.0, 0.75), (2.0, 0.0), (3.0, 0.0)])
+def test_differences_between_groups_have_no_substitutes(of_rows, difference):
+    """Errors 2 without the group, 4 without its columns; of the change, at least 1 − (r/2)² counts,
+    and the rest as far as a column in another group is not near."""
+    n = 30
+    groups = LeftOut(
+        np.tile([2.0, 4.0], (n, 1)),
+        np.tile([0.0, 1.0], (n, 1)),
+        np.zeros(n, dtype=np.int64),
+        np.arange(n),
+        np.ones((n, 2)),
+        nearest=np.array([1.0]),
+        groups=np.arange(n) // 3,
+    )
+    rows = LeftOut(
+        np.full((n, 2), of_rows),
+        np.zeros((n, 2)),
+        np.full(n, -1),
+        np.arange(n),
+        np.ones((n, 2)),
+        nearest=np.zeros(1),
+    )
+    errors, variances = groups.different_from(rows).expected()
+    assert_allclose(errors, 2.0 + 2.0 * difference)
+    assert_allclose(variances, difference)
