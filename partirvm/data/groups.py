@@ -42,8 +42,9 @@ class Groups:
 
     Rows of one group share something that the features do not say. With groups, everything that a
     fit estimates or chooses from left-out rows leaves out whole groups, and predictions state the
-    uncertainty of a new group. ``Groups("station")`` names a column of labels; see ``by_time`` and
-    ``by_blocks`` for blocks of time and space.
+    uncertainty of a new group. ``Groups("station")`` names a column of labels, which is no feature;
+    several columns, such as the coordinates of a station, remain features, and so do those of
+    blocks of time and space (``by_time``, ``by_blocks``).
 
     Parameters
     ----------
@@ -75,6 +76,12 @@ class Groups:
             raise UsageError(f"the blocks of groups have the side {side}: it must be positive")
         object.__setattr__(self, "columns", names)
         object.__setattr__(self, "side", None if side is None else float(side))
+
+    @property
+    def is_label(self) -> bool:
+        """True for a single column of labels, which is no feature; other columns remain
+        features."""
+        return self.side is None and len(self.columns) == 1
 
     @classmethod
     def by_time(cls, column: str, length: str | float) -> Self:
@@ -221,7 +228,7 @@ def without_groups(X: Any, groups: Any) -> tuple[Any, Int | None]:
         return X, label_codes(groups, X.shape[0] if hasattr(X, "shape") else len(X))
     X = pandas_frame(X)
     codes = groups.codes([_column(X, name, groups) for name in groups.columns])
-    if groups.side is None:
+    if groups.is_label:
         X = X.drop(columns=list(groups.columns))
     return X, codes
 
@@ -237,10 +244,10 @@ def _column(X: Any, name: str, groups: Groups) -> Any:
         column = X[name]
         return _arrow_array(name, column.compute() if hasattr(column, "compute") else column)
     names = default_names(np.shape(X)[1])
-    if name not in names or groups.side is None:
+    if name not in names or groups.is_label:
         raise UsageError(
             f"X is an array without a column {quoted(name)} of labels: pass the labels themselves "
-            "as groups, or a data frame; columns of blocks are named x0, x1, …"
+            "as groups, or a data frame; other columns of groups are named x0, x1, …"
         )
     return _arrow_array(name, np.asarray(X[:, names.index(name)]))
 

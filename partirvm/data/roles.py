@@ -135,7 +135,7 @@ def _with_new_features(roles: Roles, table: Reader, options: Mapping[str, Any]) 
     names = options["features"]
     if names is None:
         others = {*roles.targets, roles.weights}
-        if roles.groups is not None and roles.groups.side is None:
+        if roles.groups is not None and roles.groups.is_label:
             others.update(roles.groups.columns)
         names = [name for name in table.columns if name not in others]
     features = tuple(str(name) for name in names if name not in options["exclude"])

@@ -178,7 +178,7 @@ class RelevanceVectorMachine(FunctionParameters, BaseEstimator):
         groups : array-like (N,), str or Groups, optional
             Which rows belong together, such as the rows of a station: labels of any type, the name
             of a column of X, which then is no feature, or ``Groups``, such as
-            ``Groups.by_time("when", "7d")``, whose columns remain features. Whatever is estimated
+            ``Groups.by_time("when", "7d")``. Whatever is estimated
             or chosen from left-out rows then comes from left-out groups, and predictions state the
             uncertainty of new groups, unless ``predict`` is told otherwise. A dataset includes its
             groups (``ingest(groups=...)``).

@@ -18,6 +18,7 @@ from partirvm.data.folds import folded
 from partirvm.execution.kernel_store import keeping_blocks
 from partirvm.fit.comparison import compared
 from partirvm.fit.driver import Driver, Entry, MemoryJournal, Outcome
+from partirvm.fit.found_groups import FoundGroups, find_groups
 from partirvm.fit.remarks import (
     lost,
     warn_of_data,
@@ -27,6 +28,7 @@ from partirvm.fit.remarks import (
     worse,
 )
 from partirvm.learning.forms import kernel_text
+from partirvm.model import Model
 from partirvm.resolve.resolve import FitSpec
 from partirvm.strategies import STRATEGIES
 from partirvm.strategies.rounds import with_appended_rows
@@ -66,11 +68,27 @@ class EntryReader:
             # a finished fit does not fail because of its report
             with suppress(errors.PartirvmError):
                 facts["reference"] = self._reference(entry, fit)
+        found = self._found_groups(entry, fit)
+        if found is not None:
+            facts["groups"] = found.facts()
+            self.remarks.append(found.remark())
         remark = worse(entry, self.journal.history)
         if remark:
             facts["worse"] = remark
             self.remarks.append(remark)
         return facts
+
+    def _found_groups(self, entry: Entry, fit: Any) -> FoundGroups | None:
+        """Return groups of rows that were not declared, if a last fit of one number shows any."""
+        problem = self.spec.problem
+        model = self.journal.model
+        plain = entry["kind"] == "final" and problem.groups is None and problem.n_targets == 1
+        calibrated = getattr(fit, "calibration", None) is not None
+        if not plain or not calibrated or not isinstance(model, Model) or not model.n_vectors:
+            return None
+        with suppress(errors.PartirvmError):  # a finished fit does not fail because of its report
+            return find_groups(model, float(fit.beta), self.source, self.driver.executor)
+        return None
 
     def _reference(self, entry: Entry, fit: Any) -> Entry:
         """Compare the model with boosted trees."""

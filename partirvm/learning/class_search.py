@@ -33,7 +33,6 @@ from typing import Any, Self
 
 import numpy as np
 
-from partirvm.core.groups import standard_error
 from partirvm.core.held_back import search_splits
 from partirvm.core.laplace import init
 from partirvm.core.link import LINKS, LogisticBlock
@@ -339,8 +338,7 @@ def left_out(
             learn all widths
     """
     squares = []
-    splits = search_splits(order, most, sample.groups_of(order))
-    for kept, outside in splits:
+    for kept, outside in search_splits(order, most, sample.groups_of(order)):
         rows = ProcessRows.of(sample, problem, kept)
         new = ProcessRows.of(sample, problem, outside)
         if each is None:
@@ -359,8 +357,7 @@ def choose(errors: Float, one: str) -> dict[str, Any]:
     compared figures as well."""
     gain = errors[0] - errors[1]
     by_one, by_each = np.sqrt(errors[:2].mean(axis=1)).tolist()
-    groups = sample.groups_of(np.concatenate([split.new for split in splits]))
-    wins = gain.mean() > standard_error(gain, groups)
+    wins = gain.mean() > gain.std() / np.sqrt(len(gain))
     return {
         "form": EACH if wins else one,
         "rows": len(gain),

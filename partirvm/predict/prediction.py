@@ -80,8 +80,8 @@ def predict(
 ) -> int:
     """Write the model's predictions at each row of DATA to OUTPUT; return the number of rows.
 
-    If DATA has groups (``ingest(groups=...)``), rows of groups that the fit has seen get the smaller
-    uncertainty of further rows of these groups; all other rows count as rows of new groups.
+    If DATA has groups (``ingest(groups=...)``), rows of groups that the fit has seen get the
+    smaller uncertainty of further rows of these groups; other rows count as rows of new groups.
 
     OUTPUT has the rows of DATA in their order before shuffling and the model's ``value_names`` as
     columns; for classes, the most probable ``label`` comes first. OUTPUT appears under its name
