@@ -161,8 +161,15 @@ def keeps_nearly_all(n: int, most: int) -> bool:
 
 
 def last_left_out(order: Int, most: int, share: float, groups: Int | None = None) -> Split:
-    """Return the split of row numbers in random order (n,) whose last rows are left out, at most
-    this number and this fraction. Known rows belong to other ``groups`` (n,)."""
+    """Return the split of row numbers whose last rows are left out, at most this number and this
+    fraction.
+
+    Args:
+        order: row numbers in random order (n,), as ``new_groups_last`` arranges them
+        most: maximum number of left-out rows
+        share: maximum fraction of left-out rows
+        groups: the rows' groups (n,); known rows belong to other groups
+    """
     first = len(order) - min(most, int(share * len(order)))
     known = order[:first]
     if groups is not None:

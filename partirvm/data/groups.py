@@ -125,9 +125,10 @@ class Groups:
         if not colon:
             return cls(columns)
         try:
-            return cls(columns, float(side))
+            length = float(side)
         except ValueError:
-            return cls(columns, parse_duration(side, "length of a block") / DAY)
+            length = parse_duration(side, "length of a block") / DAY
+        return cls(columns, length)
 
     def __str__(self) -> str:
         names = ",".join(self.columns)

@@ -376,7 +376,15 @@ class RelevanceVectorMachine(FunctionParameters, BaseEstimator):
         self, X: Any, level: float, kind: str, groups: Any = None, **options: bool
     ) -> tuple[Float, Float]:
         """Return the lower and upper ends of the model's intervals, (n, V) each, or (n,) if V is
-        1."""
+        1.
+
+        Args:
+            X: the rows (n, d).
+            level: probability of each interval.
+            kind: "prediction" or "credible".
+            groups: groups of the rows, or None.
+            options: further options of the model's ``interval``.
+        """
         check_is_fitted(self)
 
         def function(model: Any) -> OfRows:

@@ -212,8 +212,14 @@ def root_mean_square(errors: Float) -> float:
 
 
 def is_lower(other: Float, own: Float, ratio: float, groups: Int | None = None) -> bool:
-    """Return True if losses (n,) of the trees are significantly lower, by ``ratio`` also on the
-    usual rows; ``groups`` (n,) are the groups of the rows."""
+    """Return True if losses of the trees are significantly lower.
+
+    Args:
+        other: losses of the trees (n,)
+        own: losses of the model (n,)
+        ratio: ratio by which they must be lower, on the usual rows, too
+        groups: groups of the rows (n,), or None
+    """
     gain = own - other
     largest = np.maximum(own, other)
     usual = largest <= np.quantile(largest, USUAL)

@@ -25,6 +25,7 @@ from partirvm.data.convert import checked_rows
 from partirvm.errors import UsageError
 from partirvm.export.shapley import explain
 from partirvm.kernels.design import MOST_CERTAIN, TEMPER, Design
+from partirvm.local.known_groups import KnownGroups
 from partirvm.local.metric import Metric
 from partirvm.local.residuals import LocalResiduals
 from partirvm.model.base import (
@@ -34,7 +35,6 @@ from partirvm.model.base import (
     linear_values,
     nearness_to_others,
 )
-from partirvm.model.known_groups import KnownGroups
 from partirvm.model.sensitivity import gradients
 from partirvm.process import one_blas_thread
 from partirvm.quoting import quoted

@@ -23,12 +23,12 @@ from partirvm.errors import PartirvmError
 from partirvm.kernels.design import Design
 from partirvm.kernels.permission import functions_of
 from partirvm.local.cells import NUMBER, Cells, rows_of_cell
+from partirvm.local.known_groups import KnownGroups
 from partirvm.local.kriging import CORRELATIONS
 from partirvm.local.residuals import LocalResiduals
 from partirvm.model.base import FittedModel
 from partirvm.model.classifier import ClassModel
 from partirvm.model.fitted import Model
-from partirvm.model.known_groups import KnownGroups
 from partirvm.options.constraints import MOST_NEIGHBOURS
 from partirvm.quoting import quoted
 from partirvm.scaling.maps import AS_IT_IS, FeatureMap, Scaling

@@ -31,7 +31,7 @@ from partirvm.likelihoods.classes import CLASS_GAIN
 from partirvm.likelihoods.gaussian import calibrated_by_groups, left_out_diagnostics
 from partirvm.likelihoods.noise_fit import CONSTANT, LOCAL, FittedNoise, NoiseFit, noise_sample
 from partirvm.likelihoods.passes import ScorePass
-from partirvm.model.known_groups import KnownGroups
+from partirvm.local.known_groups import KnownGroups
 from partirvm.planning.memory import trial_bytes
 from partirvm.spec.entries import Record
 from partirvm.spec.problem import Fit, Options, Problem, survivors
