@@ -11,6 +11,8 @@ from sklearn.model_selection import GroupKFold, cross_val_score
 from partirvm import Groups, RVMClassifier, RVMRegressor, load_model, save_model
 from partirvm.errors import AccuracyWarning, DataError, UsageError
 
+pytestmark = pytest.mark.filterwarnings("ignore:.* far from every relevance vector")
+
 QUICK = {"effort": "quick", "reference": "none", "random_state": 0}
 
 
