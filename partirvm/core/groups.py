@@ -119,7 +119,8 @@ class GroupedRows:
 def group_sums(values: Float, groups: Int) -> tuple[Float, Float]:
     """Return the sums (G,) of values (n,) and the numbers of rows (G,) in each group."""
     _, places = np.unique(groups, return_inverse=True)
-    return np.bincount(places, values), np.bincount(places).astype(np.float64)
+    sums: Float = np.bincount(places, values).astype(np.float64)
+    return sums, np.bincount(places).astype(np.float64)
 
 
 def standard_error(values: Float, groups: Int | None = None) -> float:

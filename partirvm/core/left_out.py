@@ -57,6 +57,10 @@ FEWEST_OF_GROUP = 10
 BEYOND = 10
 """Number of rows beyond the highest empirical level."""
 
+BEYOND_OF_GROUPS = 2
+"""The same for the number of independent errors of rows in groups: a few groups with large errors
+are usual, so that the tail of Student's t, from a lower level on, would be too short."""
+
 GRID = 200
 """Number of levels of the stored quantiles."""
 
@@ -281,7 +285,8 @@ class LeftOut:
         )
         z = np.abs(errors) / np.sqrt(variances + noise)
         n = independent_count(errors / np.sqrt(variances + noise), self.groups)
-        top, levels = quantiles(_pooled(z, self.owner >= 0), n)
+        pooled = _pooled(z, self.owner >= 0)
+        top, levels = quantiles(pooled, None if self.groups is None else n)
         least_noise = min(self.least_square - variance, noise + target_variance)
         if n >= FEWEST and least_noise > noise:  # these errors and their quantiles are too small
             noise = least_noise
@@ -385,7 +390,8 @@ def quantiles(z: Float, independent: int | None = None) -> tuple[float, tuple[fl
     count = n if independent is None else independent
     if count < FEWEST:
         return 0.0, ()
-    top = min(TOP, 1.0 - BEYOND / count)
+    beyond = BEYOND if independent is None else BEYOND_OF_GROUPS
+    top = min(TOP, 1.0 - beyond / count)
     # the k-th of n errors is the quantile at k/(n + 1): a new error is equally likely to fall in
     # each of the n + 1 gaps
     places = (count + 1) * top * np.arange(1, GRID + 1) / GRID * (n / count)

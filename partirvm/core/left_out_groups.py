@@ -69,7 +69,7 @@ class GroupedDesign:
 
     def columns_of(self, group: int) -> Int:
         """Return the positions of the columns whose centres are in a group."""
-        return self.owned[self.owners[self.owned] == group]
+        return np.asarray(self.owned[self.owners[self.owned] == group])
 
     def owner(self, rows: Int, columns: Int) -> Int:
         """Return, of these columns (D,), the one that is largest at each of the rows (m,), or −1
@@ -78,7 +78,7 @@ class GroupedDesign:
             return np.full(len(rows), -1)
         with np.errstate(divide="ignore", invalid="ignore"):
             values = np.abs(self.block[np.ix_(rows, columns)] / self.peaks[columns])
-        return columns[np.nan_to_num(values).argmax(axis=1)]
+        return np.asarray(columns[np.nan_to_num(values).argmax(axis=1)])
 
 
 @dataclass(frozen=True)

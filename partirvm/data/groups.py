@@ -182,7 +182,7 @@ def _label_hashes(array: Any) -> Hash:
     encoded = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
     hashes = [_hash_of(label) for label in encoded.dictionary.to_pylist()]
     places = np.asarray(encoded.indices)
-    return np.array(hashes, dtype=np.uint64)[places]
+    return np.asarray(np.array(hashes, dtype=np.uint64)[places])
 
 
 def _hash_of(label: Any) -> int:

@@ -18,7 +18,6 @@ import numpy as np
 from scipy.linalg import lapack, solve_triangular
 from threadpoolctl import threadpool_limits
 
-from partirvm.core.groups import standard_error
 from partirvm.core.held_back import last_left_out
 from partirvm.kernels.design import Design
 from partirvm.learning.exact_process import ProcessFit, ProcessRows
@@ -185,7 +184,7 @@ class LeftOutJudge:
         gain = losses - self.rivals[rival]
         error = float(np.sqrt(losses.mean()))
         rival_error = float(np.sqrt(self.rivals[rival].mean()))
-        sure = gain.mean() > SURE * standard_error(gain, self.sample.groups_of(self.new))
+        sure = gain.mean() > SURE * gain.std() / np.sqrt(len(gain))
         return LeftOutVerdict(
             len(losses), error, rival, rival_error, bool(sure and error > LOST * rival_error)
         )
