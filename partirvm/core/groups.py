@@ -109,6 +109,20 @@ class GroupedRows:
     shares: Float
     known: Int
 
+    def take(self, places: Int) -> Self:
+        """Return the rows at these positions, which must be all rows of their groups."""
+        return type(self)(self.rows[places], self.codes[places], self.shares[places], self.known)
+
+    def batches(self, most: int) -> list[Int]:
+        """Return the positions of rows in batches of whole groups: of at most ``most`` rows, or of
+        one group."""
+        members = self.members()
+        starts = np.cumsum([0, *map(len, members)]) // most
+        return [
+            np.sort(np.concatenate([members[k] for k in np.flatnonzero(starts[:-1] == start)]))
+            for start in np.unique(starts[:-1])
+        ]
+
     def members(self) -> list[Int]:
         """Return the positions of the rows of each group, in the order of their codes."""
         order = np.argsort(self.codes, kind="stable")

@@ -20,6 +20,7 @@ This is exact for groups of at most ``MOST_OF_GROUP`` rows, of which none is mis
 larger groups are represented by some of their rows.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import iadd
@@ -102,15 +103,23 @@ class TargetFit:
     least_square: float = 0.0
 
 
-def left_out_groups(design: GroupedDesign, fit: TargetFit) -> LeftOut:
-    """Leave out each group of rows of a fit; rows of weight 0 are dropped."""
+def left_out_groups(design: GroupedDesign, fit: TargetFit, nearest: Float | None = None) -> LeftOut:
+    """Leave out each group of rows of a fit; rows of weight 0 are dropped.
+
+    ``nearest`` (M,) is that of more groups, if these rows are only some of the groups.
+    """
     present = design.weights > 0
-    nearest = design.nearest()
+    nearest = design.nearest() if nearest is None else nearest
     parts = [
         _left_out_group(design, fit, rows[present[rows]], nearest)
         for rows in design.grouped.members()
         if present[rows].any()
     ]
+    return in_order(parts)
+
+
+def in_order(parts: Sequence[LeftOut]) -> LeftOut:
+    """Return the errors of all parts in the order of the row numbers."""
     left_out = reduce(iadd, parts)
     return left_out.take(np.argsort(left_out.rows))
 

@@ -388,7 +388,8 @@ class RelevanceVectorMachine(FunctionParameters, BaseEstimator):
         check_is_fitted(self)
 
         def function(model: Any) -> OfRows:
-            return model.interval(level, kind, **options)
+            values: OfRows = model.interval(level, kind, **options)
+            return values
 
         lower, upper = np.split(self._values_by_group(function, X, groups), 2, axis=1)
         return (lower[:, 0], upper[:, 0]) if lower.shape[1] == 1 else (lower, upper)

@@ -199,7 +199,7 @@ def compared(
     trees = comparison.of_trees(unfolded_inputs(rows.X, model.design.scaling), rows)
     with one_blas_thread():
         losses = comparison.of_model(model, beta, rows)
-    if (entry["residuals"] or {}).get("bytes"):
+    if (entry["residuals"] or {}).get("bytes") and model.known is None:
         losses = losses * (1.0 - entry["residuals"]["rmse_gain"])
     counts = " and ".join(f"{count:,}" for count in searched)
     tried = f", although the kernel search continued on {counts} rows" if searched else ""

@@ -61,7 +61,9 @@ class EntryReader:
         source = self.source
         driver = self.driver
         facts = kernel_text(entry, self.spec.problem.empty.scaling.names(source.columns.features))
-        corrected = self.journal.model if (entry["residuals"] or {}).get("bytes") else None
+        corrected = None
+        if (entry["residuals"] or {}).get("bytes") and isinstance(self.journal.model, Model):
+            corrected = self.journal.model.of_known_groups()
         facts["diagnostics"] = table_rows(entry["diagnostics"], source, driver.held_out, corrected)
         if _is_compared(self.spec, entry) and driver.interrupted() is None:
             driver.watcher.on_tiles("comparing", 0, 0)

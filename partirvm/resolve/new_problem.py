@@ -144,7 +144,7 @@ def grouped_rows(
     if not source.grouped:
         return None
     tiles = range(source.n_tiles)
-    counts = reduce(
+    counts: GroupCounts = reduce(
         add, (part for _, part in executor.map(_groups_of_tile, source, tiles, progress))
     )
     if len(counts.codes) < 2:

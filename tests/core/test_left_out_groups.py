@@ -1,5 +1,7 @@
 """Groups that are left out of a fit are compared with refits to the other groups."""
 
+from dataclasses import replace
+
 import naive
 import numpy as np
 import pytest
@@ -15,7 +17,7 @@ from partirvm.core.groups import (
     standard_error,
 )
 from partirvm.core.left_out import FEWEST, LeftOut, quantiles
-from partirvm.core.left_out_groups import GroupedDesign, TargetFit, left_out_groups
+from partirvm.core.left_out_groups import GroupedDesign, TargetFit, in_order, left_out_groups
 from partirvm.core.left_out_together import WIDEST, KnownShare, left_out_together
 
 
@@ -241,3 +243,27 @@ def test_differences_between_groups_have_no_substitutes(of_rows, difference):
     errors, variances = groups.different_from(rows).expected()
     assert_allclose(errors, 2.0 + 2.0 * difference)
     assert_allclose(variances, difference)
+
+
+@pytest.mark.parametrize("most", [1, 15, 40, 1000])
+def test_batches_of_groups_leave_out_the_same(most):
+    """Batches are whole groups; with the nearest values of all, errors do not depend on them."""
+    design, fit = grouped_fit(4)
+    whole = left_out_groups(design, fit)
+    parts = []
+    batches = design.grouped.batches(most)
+    assert_array_equal(np.sort(np.concatenate(batches)), np.arange(60))
+    for rows in batches:
+        part = replace(
+            design,
+            block=design.block[rows],
+            grouped=design.grouped.take(rows),
+            weights=design.weights[rows],
+            units=design.units[rows],
+        )
+        of_rows = replace(fit, target=fit.target[rows])
+        parts.append(left_out_groups(part, of_rows, design.nearest()))
+    joined = in_order(parts)
+    assert_array_equal(joined.rows, whole.rows)
+    assert_allclose(joined.errors, whole.errors)
+    assert_array_equal(joined.owner, whole.owner)
