@@ -139,7 +139,9 @@ def test_scikit_learn_routes_groups():
 
 def test_classes_take_groups():
     """The kernel is chosen on left-out groups; there is no second calibration."""
-    model = RVMClassifier(**QUICK).fit(X[OLD], Y[OLD] > 0, groups=GROUPS[OLD])
+    model = RVMClassifier(effort="quick", random_state=0).fit(
+        X[OLD], Y[OLD] > 0, groups=GROUPS[OLD]
+    )
     assert np.isfinite(model.predict_proba(X)).all()
 
 
