@@ -1,5 +1,6 @@
 """Fitted models for regression and classification, and model files."""
 
+from partirvm.local.known_groups import KnownGroups
 from partirvm.model.base import FAR, FittedModel, OfRows
 from partirvm.model.classifier import ClassModel
 from partirvm.model.files import AnyModel, load_model, save_model
@@ -10,6 +11,7 @@ __all__ = [
     "AnyModel",
     "ClassModel",
     "FittedModel",
+    "KnownGroups",
     "Model",
     "OfRows",
     "load_model",

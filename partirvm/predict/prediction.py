@@ -21,8 +21,7 @@ from partirvm.execution import executor_for
 from partirvm.execution.local import Progress
 from partirvm.jobs.store import JobStore
 from partirvm.likelihoods.passes import ScorePass
-from partirvm.local.known_groups import KnownGroups
-from partirvm.model import FAR, AnyModel, OfRows
+from partirvm.model import FAR, AnyModel, KnownGroups, OfRows
 from partirvm.predict.output import Table, check_output, write_output, written_labels
 from partirvm.predict.rvm_star import augmenting_of
 from partirvm.process import warn_of_versions
