@@ -18,9 +18,9 @@ import numpy as np
 
 from partirvm.data.convert import as_source, open_table
 from partirvm.data.encode import Encoder
-from partirvm.data.groups import Groups
 from partirvm.data.problems import Finding, flags, refuse, remedied
 from partirvm.data.roles import Roles, assign_roles
+from partirvm.data.row_groups import Groups
 from partirvm.data.source import check_row_count, tile_rows_for
 from partirvm.data.tables import Reader
 from partirvm.data.writer import ExternalSorter, Progress, Publication, publication, write_tiles

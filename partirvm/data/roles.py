@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from partirvm.data.groups import Groups
+from partirvm.data.row_groups import Groups
 from partirvm.data.tables import Reader
 from partirvm.errors import DataError, UsageError
 from partirvm.quoting import listed, quoted

@@ -8,7 +8,7 @@ rows.
     rows-TOKEN/y              (n,) or (n, T) float64; class codes 0 … K−1; absent in data for
                               prediction
     rows-TOKEN/weights        (n,) float64, optional: precision weights
-    rows-TOKEN/groups         (n,) int64, optional: codes of the rows' groups (``data.groups``)
+    rows-TOKEN/groups         (n,) int64, optional: codes of the rows' groups (``data.row_groups``)
     rows-TOKEN/row            (n,) int64, if rows were shuffled: the number of the row in the
                               original order
 
@@ -78,7 +78,7 @@ class DataAttributes:
         seed: shuffle seed, or None if the rows kept their order
         weighted: True if the rows have precision weights
         labelled: False for rows without a target, for prediction
-        groups: specification of the rows' groups as text (``data.groups.Groups``), or None
+        groups: specification of the rows' groups as text (``data.row_groups.Groups``), or None
         moments: moments of all rows
         n_rows: number of rows
         hashes: checksums of the chunks of each array

@@ -16,8 +16,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from partirvm.core.termination import Termination
 from partirvm.data import as_source
-from partirvm.data.groups import without_groups
 from partirvm.data.labels import Labels, text_of_label
+from partirvm.data.row_groups import without_groups
 from partirvm.data.source import Source, require_features_like
 from partirvm.errors import UsageError
 from partirvm.estimators.inputs import data_errors, in_memory, rows_of, source_of, training_source

@@ -18,8 +18,8 @@ from partirvm.data import as_source
 from partirvm.data.arrays import client_of, computed, lengths_of
 from partirvm.data.convert import frame_rows, in_order
 from partirvm.data.frames import is_frame, module_of, pandas_column, pandas_frame
-from partirvm.data.groups import without_groups
 from partirvm.data.labels import Labels, coded, label_values, plain_labels
+from partirvm.data.row_groups import without_groups
 from partirvm.data.source import Source, default_names, numeric_array
 from partirvm.errors import DataError, DataTypeError, MemoryLimitError, PartirvmError, UsageError
 from partirvm.execution import LocalExecutor

@@ -20,7 +20,7 @@ from partirvm.core.updates import StepInfo
 from partirvm.data.source import Source
 from partirvm.execution import Executor
 from partirvm.execution.kernel_store import KeepBlocks
-from partirvm.fit.left_out_groups import leave_groups_out
+from partirvm.fit.leave_groups_out import leave_groups_out
 from partirvm.fit.local_residuals import fit_residuals
 from partirvm.fit.residual_rows import Keep, ResidualReader
 from partirvm.learning.sample import gathered

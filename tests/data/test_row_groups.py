@@ -8,7 +8,7 @@ from numpy.testing import assert_array_equal
 
 from partirvm import Groups, ingest
 from partirvm.data import ZarrSource
-from partirvm.data.groups import label_codes
+from partirvm.data.row_groups import label_codes
 from partirvm.errors import DataError, UsageError
 
 DAYS = pd.date_range("2024-01-01", periods=60, freq="D")
