@@ -16,6 +16,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "data": ["ingest"],
+    "data.row_groups": ["Groups"],
     "estimators": ["RVMClassifier", "RVMRegressor", "load_model", "save_model"],
     "jobs": ["open_job", "plan", "submit"],
     "kernels.permission": ["allow_functions"],
@@ -44,6 +45,7 @@ __all__ = [
     "DiagnosticsDisplay",
     "FitCallback",
     "Gaussian",
+    "Groups",
     "Incremental",
     "Laplacian",
 ]
@@ -70,6 +72,7 @@ __all__ += ["load_model", "open_job", "plan", "save_model", "submit"]
 
 if TYPE_CHECKING:
     from partirvm.data import ingest
+    from partirvm.data.row_groups import Groups
     from partirvm.estimators import RVMClassifier, RVMRegressor, load_model, save_model
     from partirvm.jobs import open_job, plan, submit
     from partirvm.kernels import Categorical, Gaussian, Laplacian, Matern32, Matern52, Polynomial

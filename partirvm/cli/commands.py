@@ -140,6 +140,12 @@ INGEST_OPTIONS = (
         metavar="COLUMN",
         help="Column of relative noise, which replaces the weights (by 1/noise²).",
     ),
+    click.option(
+        "--groups",
+        metavar="COLUMN",
+        help="Column of groups whose rows are left out together: labels (station), or blocks of "
+        "time (when:7d) or space (x,y:20).",
+    ),
     click.option("--classes", is_flag=True, help="The target is a class, not a number."),
     click.option(
         "--drop-missing-targets", is_flag=True, help="Leave out rows whose target is missing."
@@ -223,6 +229,7 @@ def ingest(
       partirvm ingest tomorrow.csv new.zarr --like trips.zarr
       partirvm ingest 'logs/*.csv' logs.zarr --target seconds --categorical host,method
       partirvm ingest mails.csv mails.zarr --target kind --classes
+      partirvm ingest air.csv air.zarr --target pm10 --groups station
     """
     from partirvm.data import ingest as ingest_table
 

@@ -1,11 +1,13 @@
 """Choice of left-out rows: everything that evaluates a model, a kernel or a map on rows that were
 not used to learn it chooses these rows here.
 
-Rows are given by their numbers in the source, so that changing this file alone would suffice to
-leave out related rows together. Each function's docstring says whether it returns positions or
-numbers.
+Rows are given by their numbers in the source. Rows of one *group* (``core.groups``), such as a
+station or a patient, are left out together: functions with the argument ``groups``, the codes (n,)
+of the rows' groups, then leave out whole groups. Each function's docstring says whether it returns
+positions or numbers.
 """
 
+import heapq
 from typing import NamedTuple
 
 import numpy as np
@@ -26,6 +28,12 @@ SEARCH_FOLDS = 5
 
 SEARCH_ROWS = 400
 """Number of left-out rows after which a kernel search uses no further fold."""
+
+LAST_SHARE = 0.25
+"""Minimum fraction of the rows whose groups are left out of a kernel search."""
+
+LEAST_SEARCH_ROWS = 100
+"""Minimum number of left-out rows of a single split."""
 
 EVERY = 5
 """A finished model is evaluated on one in this many rows."""
@@ -68,8 +76,11 @@ def sampled_rows(
     return places if rows is None else rows[places]
 
 
-def folds_of(rows: Int) -> list[Int]:
-    """Return the positions of rows (n,) in at most ``FOLDS`` folds, each spread over all rows."""
+def folds_of(rows: Int, groups: Int | None = None) -> list[Int]:
+    """Return the positions of rows (n,) in at most ``FOLDS`` folds, each spread over all rows, or
+    over all ``groups``."""
+    if groups is not None:
+        return group_folds(groups, FOLDS)
     positions = np.arange(len(rows), dtype=np.int64)
     return [positions[start::FOLDS] for start in range(min(FOLDS, len(rows)))]
 
@@ -87,26 +98,60 @@ def level_halves(rows: Int, seed: int) -> list[Int]:
     return np.array_split(stream(seed, Purpose.LEVELS).permutation(len(rows)), 2)
 
 
-def search_splits(order: Int, most: int) -> list[Split]:
+def search_splits(order: Int, most: int, groups: Int | None = None) -> list[Split]:
     """Return the numbers of at most ``most`` rows for learning a kernel, and of rows for evaluating
     it: one split if there are many rows, folds if there are few.
 
     Args:
-        order: row numbers in random order (n,)
+        order: row numbers in random order (n,), as ``new_groups_last`` arranges them
         most: maximum number of rows to learn from
+        groups: the rows' groups (n,)
     """
     n = len(order)
-    if n >= most + SEARCH_ROWS:
-        return [Split(order[:most], order[most : 3 * most])]
+    split = Split(order[:most], order[most : 3 * most])
+    if groups is not None:
+        split = _split_of_last(order, groups, most, 2 * most)
+    if n >= most + SEARCH_ROWS and len(split.new) >= LEAST_SEARCH_ROWS:
+        return [split]
     count = int(np.ceil(SEARCH_ROWS * SEARCH_FOLDS / n))
-    folds = [order[first::SEARCH_FOLDS] for first in range(SEARCH_FOLDS)][:count]
+    if groups is None:
+        folds = [order[first::SEARCH_FOLDS] for first in range(SEARCH_FOLDS)][:count]
+    else:
+        folds = [order[places] for places in group_folds(groups, SEARCH_FOLDS)[:count]]
     return [Split(np.setdiff1d(order, fold, assume_unique=True)[:most], fold) for fold in folds]
 
 
-def equal_split(order: Int, most: int) -> Split:
+def equal_split(order: Int, most: int, groups: Int | None = None) -> Split:
     """Return the split of row numbers in random order (n,) into ``most`` rows for learning and at
-    most as many for evaluation."""
+    most as many for evaluation, of other ``groups`` (n,)."""
+    if groups is not None:
+        return _split_of_last(order, groups, most, most)
     return Split(order[:most], order[most : 2 * most])
+
+
+def _split_of_last(order: Int, groups: Int, most: int, most_new: int) -> Split:
+    """Return the split of rows whose last groups are left out.
+
+    Args:
+        order: row numbers (n,), as ``new_groups_last`` arranges them
+        groups: the rows' groups (n,)
+        most: maximum number of known rows
+        most_new: maximum number of left-out rows
+    """
+    first = len(order) - max(int(LAST_SHARE * len(order)), 1)
+    is_new = np.isin(groups, groups[first:])
+    return Split(order[~is_new][:most], order[is_new][:most_new])
+
+
+def new_groups_last(order: Int, groups: Int) -> Int:
+    """Return row numbers in random order (n,) with all rows of some ``groups`` (n,) at the end: at
+    least a fraction ``LAST_SHARE`` of the rows, so that the last rows can be left out by groups."""
+    codes, first, counts = np.unique(groups, return_index=True, return_counts=True)
+    by_appearance = np.argsort(-first)
+    n_before = np.cumsum(counts[by_appearance]) - counts[by_appearance]
+    is_last = n_before[:-1] < LAST_SHARE * len(order)
+    last = np.isin(groups, codes[by_appearance[:-1][is_last]])
+    return np.concatenate([order[~last], order[last]])
 
 
 def keeps_nearly_all(n: int, most: int) -> bool:
@@ -115,11 +160,21 @@ def keeps_nearly_all(n: int, most: int) -> bool:
     return (SEARCH_FOLDS - 1) * n <= SEARCH_FOLDS * most
 
 
-def last_left_out(order: Int, most: int, share: float) -> Split:
-    """Return the split of row numbers in random order (n,) whose last rows are left out, at most
-    this number and this fraction."""
+def last_left_out(order: Int, most: int, share: float, groups: Int | None = None) -> Split:
+    """Return the split of row numbers whose last rows are left out, at most this number and this
+    fraction.
+
+    Args:
+        order: row numbers in random order (n,), as ``new_groups_last`` arranges them
+        most: maximum number of left-out rows
+        share: maximum fraction of left-out rows
+        groups: the rows' groups (n,); known rows belong to other groups
+    """
     first = len(order) - min(most, int(share * len(order)))
-    return Split(order[:first], order[first:])
+    known = order[:first]
+    if groups is not None:
+        known = known[~np.isin(groups[:first], groups[first:])]
+    return Split(known, order[first:])
 
 
 def compared_rows(n_rows: int, most: int, seed: int) -> Int:
@@ -128,16 +183,37 @@ def compared_rows(n_rows: int, most: int, seed: int) -> Int:
     return np.sort(stream(seed, Purpose.COMPARED_ROWS).permutation(n_rows)[:most])
 
 
-def judging(rows: Int) -> Bool:
+def judging(rows: Int, groups: Int | None = None) -> Bool:
     """Return a mask (n,), True for rows on which a finished model is evaluated; its rivals learn
-    from the others."""
-    return np.asarray(np.arange(len(rows)) % EVERY == 0)
+    from the others, which belong to other ``groups`` (n,)."""
+    if groups is None:
+        return np.asarray(np.arange(len(rows)) % EVERY == 0)
+    is_new = np.zeros(len(rows), dtype=np.bool_)
+    is_new[group_folds(groups, EVERY)[-1]] = True
+    return is_new
 
 
-def alternate_halves(rows: Int) -> list[Split]:
-    """Return two splits of the positions of rows (n,), each of which learns from every other
-    row."""
+def alternate_halves(rows: Int, groups: Int | None = None) -> list[Split]:
+    """Return two splits of the positions of rows (n,), each of which learns from every other row,
+    or from every other of the ``groups`` (n,)."""
+    if groups is not None:
+        even, odd = group_folds(groups, 2)
+        return [Split(even, odd), Split(odd, even)]
     positions = np.arange(len(rows))
     even = positions[::2]
     odd = positions[1::2]
     return [Split(even, odd), Split(odd, even)]
+
+
+def group_folds(groups: Int, most: int) -> list[Int]:
+    """Return the positions of rows (n,) in at most ``most`` folds of whole groups, of similar
+    sizes: each group, the largest first, joins the smallest fold."""
+    codes, places, counts = np.unique(groups, return_inverse=True, return_counts=True)
+    fold_of_group = np.zeros(len(codes), dtype=np.int64)
+    sizes = [(0, fold) for fold in range(min(most, len(codes)))]
+    for group in np.argsort(-counts, kind="stable").tolist():
+        size, fold = heapq.heappop(sizes)
+        fold_of_group[group] = fold
+        heapq.heappush(sizes, (size + int(counts[group]), fold))
+    fold_of_row = fold_of_group[places]
+    return [np.flatnonzero(fold_of_row == fold) for fold in range(len(sizes))]

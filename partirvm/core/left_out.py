@@ -17,6 +17,11 @@ A fit without row n might choose a nearby row as a centre. If ρ is the largest 
 column at another row, relative to its peak, only the fraction (1 − ρ²)^⅛ of the change from removal
 is counted. Quantiles use all z, with centres (often rows with large errors) and other rows scaled
 to the same mean square: 95 % intervals from 240 fits covered 93.9 %.
+
+If rows are left out by groups (``core.left_out_groups``), errors are correlated within groups. The
+number of independent errors (``core.groups``) then limits the levels of quantiles: of few groups,
+the higher quantiles come from Student's t (Lee, Barber & Willett 2023, "Distribution-free inference
+with hierarchical data", study the exact counterpart).
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -27,6 +32,7 @@ from typing import Any, Self, TypeAlias
 import numpy as np
 
 from partirvm.core.diagnostics import NumberDiagnostics
+from partirvm.core.groups import independent_count
 from partirvm.core.held_back import alternate_halves
 from partirvm.core.predictive import quantile
 from partirvm.types import Bool, Float, Int
@@ -51,6 +57,10 @@ FEWEST_OF_GROUP = 10
 
 BEYOND = 10
 """Number of rows beyond the highest empirical level."""
+
+BEYOND_OF_GROUPS = 2
+"""The same for the number of independent errors of rows in groups: a few groups with large errors
+are usual, so that the tail of Student's t, from a lower level on, would be too short."""
 
 GRID = 200
 """Number of levels of the stored quantiles."""
@@ -134,6 +144,9 @@ class LeftOut:
         targets: target and u, for diagnostics (n, 2)
         nearest: the largest value of each column at rows that do not own it, ÷ its peak (M,)
         least_square: a lower bound on the mean squared error, known from another source
+        groups: the groups (n,) with which the rows were left out, or None
+        difference: fraction of the mean squared error that is due to differences between groups;
+            columns in other groups replace own columns only for the rest
     """
 
     errors: Float
@@ -143,6 +156,8 @@ class LeftOut:
     targets: Float
     nearest: Float
     least_square: float = 0.0
+    groups: Int | None = None
+    difference: float = 0.0
 
     @classmethod
     def of(
@@ -206,17 +221,23 @@ class LeftOut:
         }
         nearest = np.maximum(self.nearest, other.nearest)
         least_square = max(self.least_square, other.least_square)
-        return replace(self, **joined, nearest=nearest, least_square=least_square)
+        groups = None
+        if self.groups is not None and other.groups is not None:
+            groups = np.concatenate([self.groups, other.groups])
+        return replace(self, **joined, nearest=nearest, least_square=least_square, groups=groups)
 
     def take(self, places: Int) -> Self:
         """Return the rows at these positions."""
         taken: dict[str, Any] = {name: getattr(self, name)[places] for name in OF_ROWS}
-        return replace(self, **taken)
+        groups = None if self.groups is None else self.groups[places]
+        return replace(self, **taken, groups=groups)
 
     def expected(self) -> tuple[Float, Float]:
         """Return errors and variances (n,) that include only the counted fraction of the change
         from removing a row's own columns."""
         share = counted_share(self.owner, self.nearest)
+        if self.difference:
+            share = np.where(self.owner >= 0, share + (1.0 - share) * self.difference, share)
         errors = self.errors[:, 0] + share * np.diff(self.errors)[:, 0]
         variances = self.variances[:, 0] + share * np.diff(self.variances)[:, 0]
         centres = self.owner >= 0
@@ -226,6 +247,13 @@ class LeftOut:
             if of_centres:
                 errors[centres] *= min(1.0, DOUBTFUL * usual / of_centres)
         return errors, variances
+
+    def different_from(self, rows: Self) -> Self:
+        """Return these errors of left-out groups with their ``difference``, given the errors of
+        rows that were left out one by one."""
+        square = float(np.mean(self.errors[:, 0] ** 2))
+        of_rows = float(np.mean(rows.expected()[0] ** 2))
+        return replace(self, difference=max(1.0 - of_rows / square, 0.0) if square else 0.0)
 
     def _weighted(self, factors: Float) -> Self:
         """Return the rows with their weights u multiplied by ``factors`` (n,)."""
@@ -247,8 +275,7 @@ class LeftOut:
         The noise variance is between 1/β and 1/β + ``target_variance``. A larger ``least_square``
         raises it.
         """
-        n = len(self.errors)
-        if not n:
+        if not len(self.errors):
             return None
         errors, variances = self.expected()
         square = float(np.mean(errors**2))
@@ -258,7 +285,9 @@ class LeftOut:
             np.mean(self.errors[:, 0] ** 2) / (np.mean(self.variances[:, 1]) + 1 / beta)
         )
         z = np.abs(errors) / np.sqrt(variances + noise)
-        top, levels = quantiles(_pooled(z, self.owner >= 0))
+        n = independent_count(errors / np.sqrt(variances + noise), self.groups)
+        pooled = _pooled(z, self.owner >= 0)
+        top, levels = quantiles(pooled, None if self.groups is None else n)
         least_noise = min(self.least_square - variance, noise + target_variance)
         if n >= FEWEST and least_noise > noise:  # these errors and their quantiles are too small
             noise = least_noise
@@ -356,16 +385,19 @@ def left_out_of(statistics: Iterable[Any]) -> tuple[LeftOut, ...]:
     return tuple(statistic for statistic in statistics if isinstance(statistic, LeftOut))
 
 
-def quantiles(z: Float) -> tuple[float, tuple[float, ...]]:
+def quantiles(z: Float, independent: int | None = None) -> tuple[float, tuple[float, ...]]:
     """Return the highest level and the quantiles of |z| (n,), as in ``Calibration``; no quantiles
-    if there are too few rows."""
+    if there are too few rows. ``independent`` is the number of independent values, by default
+    n."""
     n = len(z)
-    if n < FEWEST:
+    count = n if independent is None else independent
+    if count < FEWEST:
         return 0.0, ()
-    top = min(TOP, 1.0 - BEYOND / n)
+    beyond = BEYOND if independent is None else BEYOND_OF_GROUPS
+    top = min(TOP, 1.0 - beyond / count)
     # the k-th of n errors is the quantile at k/(n + 1): a new error is equally likely to fall in
     # each of the n + 1 gaps
-    places = (n + 1) * top * np.arange(1, GRID + 1) / GRID
+    places = (count + 1) * top * np.arange(1, GRID + 1) / GRID * (n / count)
     levels = np.interp(places, np.arange(n + 1), np.concatenate([[0.0], np.sort(z)]))
     return top, tuple(levels.tolist())
 

@@ -72,6 +72,8 @@ class HyperState:
         entered: True for columns that have joined since the last step (M,), or None
         calibration: the prediction uncertainty from left-out rows, or None
         left_out: diagnostics of these rows, or None
+        of_known_groups: the prediction uncertainty for rows of known groups, if ``calibration`` is
+            that for rows of new groups
         least_noise: minimum σ²
         n_classes: number of classes whose indicators are the targets, or 0
         ramp: converts the indicators into probabilities
@@ -89,6 +91,7 @@ class HyperState:
     entered: Bool | None = None
     calibration: Calibration | None = None
     left_out: NumberDiagnostics | None = field(default=None, repr=False)
+    of_known_groups: Calibration | None = None
     least_noise: float = 0.0
     n_classes: int = 0
     ramp: Ramp = field(default_factory=Ramp)
@@ -147,7 +150,7 @@ class HyperState:
             others: further fields; by default, fields that depend on the columns are empty
         """
         first: dict[str, Any] = {"iteration": 0, "floored": False}
-        unknown = dict.fromkeys(("entered", "calibration", "left_out", "found"))
+        unknown = dict.fromkeys(("entered", "calibration", "of_known_groups", "left_out", "found"))
         alpha = self.prior.fix(statistics.labels, alpha)
         fields = {**first, **unknown, **others}
         return replace(self, statistics=statistics, alpha=alpha, beta=beta, **fields)

@@ -49,6 +49,7 @@ class ArraySource(Source):
         X: inputs (N, d)
         t: targets, (N,) or (N, T); without targets, the ``t`` of each tile has shape (rows, 0)
         weights: precision weights (N,), zero or positive, or None
+        groups: codes of the rows' groups (N,), a NumPy array, or None
         permutation: order (N,) of the rows of in-memory arrays: row i of the source is row
             ``permutation[i]`` of the arrays, and the source counts as shuffled
         tile_rows: rows per tile; by default computed from the shape
@@ -61,18 +62,20 @@ class ArraySource(Source):
         t: Any = None,
         weights: Any = None,
         *,
+        groups: Int | None = None,
         permutation: Int | None = None,
         tile_rows: int | None = None,
         columns: Columns | None = None,
     ) -> None:
         check_shapes(X, t, weights)
-        arrays = {"X": X, "y": t, "weights": weights}
+        arrays = {"X": X, "y": t, "weights": weights, "groups": groups}
         self._arrays = {name: array for name, array in arrays.items() if array is not None}
         self.n_rows, self.n_features = map(int, X.shape)
         self.n_targets = 0 if t is None else math.prod(t.shape[1:])
         self.tile_rows = tile_rows or tile_rows_for(self.n_rows, self.n_features)
         self.columns = columns or Columns(default_names(self.n_features))
         self.weighted = weights is not None
+        self.grouped = groups is not None
         self.shuffled = permutation is not None
         for name, array in self._arrays.items():
             refuse_missing_chunks(name, array)

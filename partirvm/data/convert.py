@@ -40,7 +40,7 @@ from partirvm.errors import DataError, MemoryLimitError, UsageError
 from partirvm.quoting import listed, quoted
 from partirvm.storage import open_filesystem
 from partirvm.storage.address import address, without_query
-from partirvm.types import Columns, Float
+from partirvm.types import Columns, Float, Int
 
 
 def as_source(
@@ -48,6 +48,7 @@ def as_source(
     y: Any = None,
     weights: Any = None,
     *,
+    groups: Int | None = None,
     seed: int | None = None,
     columns: Columns | None = None,
     tile_rows: int | None = None,
@@ -59,6 +60,7 @@ def as_source(
             the path or URL of DATA, which contain the targets and weights
         y: targets, (N,) or (N, T), of the same kind as X or a NumPy array
         weights: precision weights (N,), of the same kind as X or a NumPy array
+        groups: codes of the rows' groups (N,), which are left out together
         seed: seed that shuffles in-memory rows as ``ingest`` does
         columns: names of the columns; by default those of the data frame, or ``x0``, ``x1``, …
         tile_rows: rows per tile; by default computed from the shape
@@ -68,8 +70,10 @@ def as_source(
     DATA or a source.
     """
     if isinstance(X, str | os.PathLike | Source):
-        if y is not None or weights is not None:
-            raise UsageError("y and weights are part of the dataset: pass the dataset alone.")
+        if y is not None or weights is not None or groups is not None:
+            raise UsageError(
+                "y and weights are part of the dataset, and so are groups: pass the dataset alone."
+            )
         return X if isinstance(X, Source) else ZarrSource(X)
     X = pandas_frame(X)
     y = pandas_column(y)
@@ -83,7 +87,9 @@ def as_source(
     weights = _array("the weights", weights)
     loaded = not any(hasattr(values, "chunks") for values in (X, y, weights))
     order = shuffled_rows(len(X), seed) if loaded and seed is not None and X.ndim == 2 else None
-    return ArraySource(X, y, weights, permutation=order, columns=columns, tile_rows=tile_rows)
+    return ArraySource(
+        X, y, weights, groups=groups, permutation=order, columns=columns, tile_rows=tile_rows
+    )
 
 
 def _array(name: str, values: Any, *, numbers: bool = True) -> Any:

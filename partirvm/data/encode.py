@@ -68,8 +68,8 @@ class _Column:
 
 
 class Encoder:
-    """Encodes batches as float64 records: features in order, then targets, then weights if there
-    are any. Unusable values become NaN; ``findings`` reports them.
+    """Encodes batches as float64 records: features in order, then targets, then weights and groups
+    if there are any. Unusable values become NaN; ``findings`` reports them.
 
     Attributes:
         roles: roles of the columns
@@ -159,12 +159,13 @@ class Encoder:
         )
 
     def records(self, seed: int | None, batch_bytes: int) -> Iterator[Float]:
-        """Yield records (shuffle key, row number, features, targets, weights) in one buffer that
-        all batches share."""
+        """Yield records (shuffle key, row number, features, targets, weights, group) in one buffer
+        that all batches share."""
         rng = None if seed is None else np.random.default_rng(seed)
         wanted = self.roles.wanted
-        space = np.empty((0, 2 + len(wanted)))
-        for batch in self._table.batches(wanted, batch_bytes):
+        groups = self.roles.groups
+        space = np.empty((0, self.roles.record_width))
+        for batch in self._table.batches(self.roles.read, batch_bytes):
             start = self.n_rows
             n_rows = len(batch[wanted[0]])
             self._row = self.n_rows + self.dropped + self.weightless
@@ -174,6 +175,8 @@ class Encoder:
                 self._recognise(batch)
             for place, name in enumerate(wanted, 2):
                 self._encode(self._columns[name], batch[name], space[:n_rows, place])
+            if groups is not None:
+                space[:n_rows, -1] = groups.codes([batch[name] for name in groups.columns])
             records = self._checked(space[:n_rows])
             self.n_rows += len(records)
             self.unseen_rows += int(self._are_unseen(records).sum())
@@ -384,7 +387,7 @@ class Encoder:
         """Return records with noise converted to weights and dropped rows removed. Unusable values
         are recorded."""
         roles = self.roles
-        values = records[:, 2:]
+        values = records[:, 2 : 2 + len(roles.wanted)]
         n_features = len(roles.features)
         if "inf" in roles.missing:
             values[np.isinf(values)] = np.nan
@@ -669,6 +672,8 @@ class Encoder:
                 unchanged = False
             else:
                 parts.append(values)
+        if self.roles.groups is not None:
+            parts.append(records[:, -1])
         return records if unchanged else np.column_stack(parts)
 
     def columns(self) -> Columns:

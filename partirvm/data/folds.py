@@ -46,6 +46,9 @@ class FoldedSource(Source):
         numbers = np.asarray(rows, dtype=np.int64)
         return self._folded(self._source.gather(numbers), numbers)
 
+    def groups_of_tile(self, number: int) -> Int | None:
+        return self._source.groups_of_tile(number)
+
     def original_rows(self, number: int) -> Int:
         return self._source.original_rows(number)
 

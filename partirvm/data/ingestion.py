@@ -21,6 +21,7 @@ from partirvm.data.encode import Encoder
 from partirvm.data.layout import FileOptions, spelled
 from partirvm.data.problems import Finding, flags, refuse, remedied
 from partirvm.data.roles import Roles, assign_roles
+from partirvm.data.row_groups import Groups
 from partirvm.data.source import check_row_count, tile_rows_for
 from partirvm.data.tables import Reader
 from partirvm.data.writer import ExternalSorter, Progress, Publication, publication, write_tiles
@@ -74,6 +75,7 @@ def ingest(
     categorical: str | Sequence[str] = "auto",
     weights: str | None = None,
     noise: str | None = None,
+    groups: str | Groups | None = None,
     classes: bool = False,
     missing: Sequence[str] = (),
     dates: Mapping[str, str] | None = None,
@@ -127,6 +129,10 @@ def ingest(
         The noise variance of a row is σ² divided by its weight in units of the mean weight, so that
         a common factor of the weights has no effect; with noise r, it is σ²·r², and the scale of r
         matters. Rows of weight 0 are left out, except with ``like``.
+    groups : str or Groups, optional
+        Which rows belong together, and are left out together wherever a fit leaves out rows: the
+        column of their labels, which then is no feature, or ``Groups``, such as
+        ``Groups.by_time("when", "7d")``; as text ``"station"``, ``"when:7d"`` or ``"x,y:20"``.
     classes : bool
         True if the target is a class. Classes are stored as codes 0 … K−1, and their labels in the
         attributes.
@@ -216,6 +222,7 @@ def ingest(
         "categorical": categorical,
         "weights": weights,
         "noise": noise,
+        "groups": groups,
         "classes": classes,
         "missing": missing,
         "dates": dates,
@@ -290,6 +297,7 @@ def _ingest(
             known = before.columns
             tile_rows = before.tile_rows
             shuffle = None if before.seed is None else shuffle or 0
+            options = {**options, "groups": before.groups}
             table = open_with(options)
         if known is None:
             _require_target(table, source, url, options)
@@ -437,8 +445,8 @@ class _Ingest:
         # rows to predict or to score stay, so that there is an output for each of them
         is_test = self.known is not None and before is None
         encoder = Encoder(roles, table, self.known, readings, stored=True, weightless=is_test)
-        width = 2 + len(roles.wanted)
-        held = table.held(roles.wanted)
+        width = roles.record_width
+        held = table.held(roles.read)
         batch_bytes = self.budget.batch_bytes(table, width, self._expected_tile_rows(roles), held)
         rows = ExternalSorter(self.place.spill, width, high=None if self.shuffle is None else 1.0)
         for records in encoder.records(self.shuffle, batch_bytes):
@@ -462,7 +470,7 @@ class _Ingest:
         encoder = reading.encoder
         roles = encoder.roles
         columns = replace(encoder.columns(), reading=reading_options(options, self.known))
-        read_width = 2 + len(roles.wanted)
+        read_width = roles.record_width
         cycles = len(columns.features) - len(columns.given)
         width = read_width + cycles
         tile_rows = self._expected_tile_rows(roles)
@@ -474,6 +482,7 @@ class _Ingest:
             weighted=roles.weights is not None,
             labelled=bool(roles.targets),
             has_known_noise=roles.noisy,
+            groups=None if roles.groups is None else str(roles.groups),
         )
         blocks = (
             encoder.finished(block, attributes.n_rows) for block in reading.rows.blocks(sort_bytes)
@@ -618,12 +627,14 @@ def _last_rows(url: str, before: DataAttributes) -> Float:
     """Return the records of the last tile of DATA if it is not full, otherwise none."""
     last, n_rows = divmod(before.n_rows, before.tile_rows)
     if not n_rows:
-        return np.empty((0, 2 + before.n_features + before.n_targets + before.weighted))
+        grouped = before.groups is not None
+        width = 2 + before.n_features + before.n_targets + before.weighted + grouped
+        return np.empty((0, width))
     source = ZarrSource(url)
     tile = source.tile(last)
     numbers = source.original_rows(last)
-    weights = [] if tile.weights is None else [tile.weights]
-    return np.column_stack([numbers, numbers, tile.X, tile.t, *weights])
+    others = [values for values in (tile.weights, tile.groups) if values is not None]
+    return np.column_stack([numbers, numbers, tile.X, tile.t, *others])
 
 
 def _room(memory_limit: "int | str | Budget | None") -> int | None:

@@ -1,10 +1,11 @@
-"""The role of every column of an ingested table: feature, target, weights or noise."""
+"""The role of every column of an ingested table: feature, target, weights, noise or groups."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from partirvm.data.row_groups import Groups
 from partirvm.data.tables import Reader
 from partirvm.errors import DataError, UsageError
 from partirvm.quoting import listed, quoted
@@ -32,6 +33,7 @@ class Roles:
         numeric: columns of numbers, in which other texts are missing values
         decimal: decimal mark where the numbers of a column leave a choice, or ""
         thousands: thousands separator where the numbers of a column leave a choice, or ""
+        groups: specification of the rows' groups, or None
     """
 
     features: tuple[str, ...]
@@ -47,10 +49,22 @@ class Roles:
     numeric: tuple[str, ...] = ()
     decimal: str = ""
     thousands: str = ""
+    groups: Groups | None = None
+
+    @property
+    def read(self) -> tuple[str, ...]:
+        """The names of all columns to read: those ``wanted``, and the columns of the groups."""
+        names = () if self.groups is None else self.groups.columns
+        return tuple(dict.fromkeys([*self.wanted, *names]))
+
+    @property
+    def record_width(self) -> int:
+        """The number of values of a record: key, row number, the columns, and the group."""
+        return 2 + len(self.wanted) + (self.groups is not None)
 
     @property
     def wanted(self) -> tuple[str, ...]:
-        """The names of all columns to read: features, targets, weights."""
+        """The names of the columns of a record: features, targets, weights."""
         return (*self.features, *self.targets, *filter(None, [self.weights]))
 
     @property
@@ -92,6 +106,7 @@ def assign_roles(table: Reader, like: Columns | None, options: Mapping[str, Any]
         numeric=tuple(options["numeric"]),
         decimal=options["decimal"] or "",
         thousands=options["thousands"] or "",
+        groups=_groups(options["groups"]),
     )
     if like is None:
         roles = _with_new_features(roles, table, options)
@@ -100,6 +115,11 @@ def assign_roles(table: Reader, like: Columns | None, options: Mapping[str, Any]
         roles = _with_features_like(roles, like, options)
         check_roles(roles, table)
     return roles
+
+
+def _groups(groups: str | Groups | None) -> Groups | None:
+    """Return the groups from the options."""
+    return Groups.parsed(groups) if isinstance(groups, str) else groups
 
 
 def _targets(table: Reader, like: Columns | None, options: Mapping[str, Any]) -> tuple[str, ...]:
@@ -123,7 +143,10 @@ def _with_new_features(roles: Roles, table: Reader, options: Mapping[str, Any]) 
     """Return the roles with the features of new data."""
     names = options["features"]
     if names is None:
-        names = [name for name in table.columns if name not in (*roles.targets, roles.weights)]
+        others = {*roles.targets, roles.weights}
+        if roles.groups is not None and roles.groups.is_label:
+            others.update(roles.groups.columns)
+        names = [name for name in table.columns if name not in others]
     features = tuple(str(name) for name in names if name not in options["exclude"])
     labelled = [
         name
@@ -159,7 +182,7 @@ def check_roles(roles: Roles, table: Reader, exclude: Sequence[str] = ()) -> Non
     where = table.name
     counts = Counter(table.columns)
     uses = Counter(roles.wanted)
-    for name in (*roles.wanted, *exclude, *roles.categorical, *roles.formats, *roles.numeric):
+    for name in (*roles.read, *exclude, *roles.categorical, *roles.formats, *roles.numeric):
         if counts[name] != 1:
             has = "several columns" if counts[name] else "no column"
             hint = f" {UNLABELLED}" if name in roles.targets else ""

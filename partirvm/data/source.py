@@ -45,6 +45,7 @@ class Tile:
         X: inputs (rows, d)
         t: targets (rows, T)
         weights: precision weights (rows,), or None
+        groups: codes of the rows' groups (rows,), or None
     """
 
     number: int
@@ -52,6 +53,7 @@ class Tile:
     X: Float
     t: Float
     weights: Float | None = None
+    groups: Int | None = None
 
     @property
     def present(self) -> Any:
@@ -68,7 +70,8 @@ class Tile:
         """Return the rows selected by a slice or by positions as a tile that begins at row
         ``start``."""
         weights = None if self.weights is None else self.weights[rows]
-        return Tile(self.number, start, self.X[rows], self.t[rows], weights)
+        groups = None if self.groups is None else self.groups[rows]
+        return Tile(self.number, start, self.X[rows], self.t[rows], weights, groups)
 
 
 def concatenated(tiles: Sequence["Tile"]) -> "Tile":
@@ -76,7 +79,9 @@ def concatenated(tiles: Sequence["Tile"]) -> "Tile":
     weights = [tile.weights for tile in tiles if tile.weights is not None]
     X = np.concatenate([tile.X for tile in tiles])
     t = np.concatenate([tile.t for tile in tiles])
-    return Tile(0, 0, X, t, np.concatenate(weights) if weights else None)
+    groups = [tile.groups for tile in tiles if tile.groups is not None]
+    joined_groups = np.concatenate(groups) if groups else None
+    return Tile(0, 0, X, t, np.concatenate(weights) if weights else None, joined_groups)
 
 
 class Source:
@@ -95,6 +100,7 @@ class Source:
         has_known_noise: True if the weights are 1/r² of a known relative noise r, so that their
             scale matters
         weight_unit: the divisor of the weights (``in_units``)
+        grouped: True if the rows have groups (``core.groups``)
         class_weights: factors (K,) of the row weights by class, or None; the class codes are the
             first target column
     """
@@ -109,6 +115,7 @@ class Source:
     weighted: bool = False
     has_known_noise: bool = False
     weight_unit: float = 1.0
+    grouped: bool = False
     class_weights: Float | None = None
 
     @property
@@ -134,7 +141,13 @@ class Source:
         if self.class_weights is not None:
             of_classes = self.class_weights[t[:, 0].astype(np.int64)]
             weights = as_rows(of_classes if weights is None else of_classes * weights)
-        return Tile(number, number * self.tile_rows, X, t, weights)
+        return Tile(number, number * self.tile_rows, X, t, weights, self.groups_of_tile(number))
+
+    def groups_of_tile(self, number: int) -> Int | None:
+        """Read the codes of the groups of one tile's rows; None if the rows have no groups."""
+        if not self.grouped:
+            return None
+        return np.ascontiguousarray(self._read("groups", number), dtype=np.int64)
 
     def with_class_weights(self, weights: Float) -> Self:
         """Return a copy with these ``class_weights`` and without moments, which would not take them
@@ -155,7 +168,7 @@ class Source:
         return scaled
 
     def _read(self, name: str, number: int) -> Any:
-        """Read one tile's rows of X, y or weights."""
+        """Read one tile's rows of X, y, weights or groups."""
         raise NotImplementedError
 
     def original_rows(self, number: int) -> Int:
@@ -197,6 +210,7 @@ class Source:
         self.columns = source.columns
         self.shuffled = source.shuffled
         self.weighted = source.weighted
+        self.grouped = source.grouped
 
     def __str__(self) -> str:
         return f"{type(self).__name__} of {self.n_rows:,} rows × {self.n_features} features"
@@ -215,6 +229,11 @@ class Together(Source):
         """Read neighbouring tiles of the source as one."""
         tile = concatenated([self._source.tile(part) for part in self._tiles(number)])
         return replace(tile, number=number, start=number * self.tile_rows)
+
+    def groups_of_tile(self, number: int) -> Int | None:
+        parts = [self._source.groups_of_tile(part) for part in self._tiles(number)]
+        known = [groups for groups in parts if groups is not None]
+        return np.concatenate(known) if known else None
 
     def original_rows(self, number: int) -> Int:
         return np.concatenate([self._source.original_rows(part) for part in self._tiles(number)])
@@ -242,13 +261,13 @@ def tile_rows_for(n_rows: int, n_features: int) -> int:
 
 
 def hash_tile(tile: "Tile") -> str:
-    """Return a hash of a tile's X, t and weights, sixteen hexadecimal digits."""
-    blocks = (tile.X, tile.t, tile.weights)
+    """Return a hash of a tile's X, t, weights and groups, sixteen hexadecimal digits."""
+    blocks = (tile.X, tile.t, tile.weights, tile.groups)
     return hash_of(checksum(block) for block in blocks if block is not None and block.size)
 
 
 def hash_of(checksums: Iterable[str]) -> str:
-    """Return the hash of a tile from the checksums of its X, t and weights."""
+    """Return the hash of a tile from the checksums of its X, t, weights and groups."""
     return hashlib.blake2b("".join(checksums).encode(), digest_size=8).hexdigest()
 
 

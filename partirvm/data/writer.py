@@ -239,7 +239,7 @@ def write_tiles(
 ) -> DataAttributes:
     """Write records as tiles of a group, two at a time. Return the attributes of all rows.
 
-    A record contains a key, the row number, features, targets and weights.
+    A record contains a key, the row number, features, targets, weights and the group.
 
     Args:
         place: group to write
@@ -289,7 +289,7 @@ def _create_arrays(place: Publication, attributes: DataAttributes, n_rows: int) 
     with storing("the data"):
         for name, chunk in attributes.chunks.items():
             location = place.folder.place(f"{place.name}/{name}")
-            fill = -1 if name == "row" else np.nan
+            fill = np.nan if dtype_of(name) == "<f8" else -1
             shape = (n_rows, *chunk[1:])
             arrays[name] = create_blosc(location, shape, chunk, dtype_of(name), fill)
     return arrays
@@ -332,11 +332,12 @@ class _Group:
         stop = start + attributes.n_targets
         X = np.ascontiguousarray(records[:, 2:start])
         t = np.ascontiguousarray(records[:, start:stop])
-        weights = np.ascontiguousarray(records[:, -1]) if attributes.weighted else None
+        weights = np.ascontiguousarray(records[:, stop]) if attributes.weighted else None
         blocks: dict[str, Any] = {
             "X": X,
             "y": squeezed(t, axis=1),
             "weights": weights,
+            "groups": records[:, -1].astype(np.int64),
             "row": records[:, 1].astype(np.int64),
         }
         first = number * attributes.tile_rows

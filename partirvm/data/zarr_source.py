@@ -8,6 +8,7 @@ rows.
     rows-TOKEN/y              (n,) or (n, T) float64; class codes 0 … K−1; absent in data for
                               prediction
     rows-TOKEN/weights        (n,) float64, optional: precision weights
+    rows-TOKEN/groups         (n,) int64, optional: codes of the rows' groups (``data.row_groups``)
     rows-TOKEN/row            (n,) int64, if rows were shuffled: the number of the row in the
                               original order
 
@@ -81,6 +82,7 @@ class DataAttributes:
         seed: shuffle seed, or None if the rows kept their order
         weighted: True if the rows have precision weights
         labelled: False for rows without a target, for prediction
+        groups: specification of the rows' groups as text (``data.row_groups.Groups``), or None
         moments: moments of all rows
         n_rows: number of rows
         hashes: checksums of the chunks of each array
@@ -95,6 +97,7 @@ class DataAttributes:
     seed: int | None
     weighted: bool
     labelled: bool
+    groups: str | None = None
     moments: Moments = NO_MOMENTS
     n_rows: int = 0
     hashes: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -123,6 +126,8 @@ class DataAttributes:
             shapes["y"] = (R, T) if T > 1 else (R,)
         if self.weighted:
             shapes["weights"] = (R,)
+        if self.groups is not None:
+            shapes["groups"] = (R,)
         if self.seed is not None:
             shapes["row"] = (R,)
         return shapes
@@ -130,9 +135,17 @@ class DataAttributes:
     def fingerprint(self) -> dict[str, Any]:
         """Return the identity of the data as JSON; ``about`` is a hash of the facts that appended
         rows do not change."""
-        blocks = (self.hashes[name] for name in ("X", "y", "weights") if name in self.hashes)
+        names = ("X", "y", "weights", "groups")
+        blocks = (self.hashes[name] for name in names if name in self.hashes)
         hashes = list(map(hash_of, zip(*blocks, strict=True)))
-        fixed = (asdict(self.columns), self.tile_rows, self.seed, self.weighted, self.labelled)
+        fixed = (
+            asdict(self.columns),
+            self.tile_rows,
+            self.seed,
+            self.weighted,
+            self.labelled,
+            self.groups,
+        )
         moments = [*vars(self.moments.inputs).values(), *vars(self.moments.targets).values()]
         return {
             "n_rows": self.n_rows,
@@ -240,7 +253,7 @@ def attributes_of(folder: Folder, group: str) -> DataAttributes:
 
 def dtype_of(name: str) -> str:
     """Return the dtype of a DATA array."""
-    return "<i8" if name == "row" else "<f8"
+    return "<i8" if name in ("row", "groups") else "<f8"
 
 
 class ZarrSource(Source):
@@ -286,6 +299,7 @@ class ZarrSource(Source):
             self.weighted = attributes.weighted
             self.has_known_noise = attributes.has_known_noise
             self.unseen = attributes.unseen
+            self.grouped = attributes.groups is not None
             self.shuffled = self.seed is not None and len(attributes.batches) == 1
             self._opened = (folder, attributes)
             self._group = attributes.segments[-1][1]

@@ -1,7 +1,7 @@
 """Base class of the estimators: parameters, fitting, and tile-by-tile values of rows."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from copy import copy
 from dataclasses import KW_ONLY, dataclass
@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from partirvm.core.termination import Termination
 from partirvm.data import as_source
 from partirvm.data.labels import Labels, text_of_label
+from partirvm.data.row_groups import without_groups
 from partirvm.data.source import Source, require_features_like
 from partirvm.errors import UsageError
 from partirvm.estimators.inputs import (
@@ -165,6 +166,7 @@ class RelevanceVectorMachine(FunctionParameters, BaseEstimator):
         y: Any = None,
         sample_weight: Any = None,
         *,
+        groups: Any = None,
         X_val: Any = None,
         y_val: Any = None,
         sample_weight_val: Any = None,
@@ -190,6 +192,13 @@ class RelevanceVectorMachine(FunctionParameters, BaseEstimator):
             their mean, so that a common factor has no effect: rows with known relative noise r have
             weights 1/r². In a classification, a row of weight 2 counts as two rows. Rows with
             weight 0 are left out.
+        groups : array-like (N,), str or Groups, optional
+            Which rows belong together, such as the rows of a station: labels of any type, the name
+            of a column of X, which then is no feature, or ``Groups``, such as
+            ``Groups.by_time("when", "7d")``. Whatever is estimated
+            or chosen from left-out rows then comes from left-out groups, and predictions state the
+            uncertainty of new groups, unless ``predict`` is told otherwise. A dataset includes its
+            groups (``ingest(groups=...)``).
         X_val, y_val, sample_weight_val : as X, y and sample_weight, optional
             Held-out rows: their error or log loss is recorded in ``history_`` and ends the fit when
             it stops falling (early stopping). Other libraries call this ``eval_set``. X_val may be
@@ -203,7 +212,7 @@ class RelevanceVectorMachine(FunctionParameters, BaseEstimator):
             an overflow (``ArithmeticError``).
         """
         parameters = self.parameters()
-        source, labels = training_source(self, X, y, sample_weight, parameters.seed)
+        source, labels = training_source(self, X, y, sample_weight, parameters.seed, groups)
         held_out = None
         if X_val is not None or y_val is not None:
             rows = (
@@ -395,13 +404,40 @@ class RelevanceVectorMachine(FunctionParameters, BaseEstimator):
         warn_of_far_rows(far, len(values), self.model_)
         return values
 
-    def _interval(self, X: Any, level: float, kind: str, **options: bool) -> tuple[Float, Float]:
+    def _values_by_group(self, function: Callable[[Any], OfRows], X: Any, groups: Any) -> Float:
+        """Return the values (n, V) of a function of a model and of X (n, d); for rows of known
+        ``groups``, of the model for these rows."""
+        model = self.model_
+        X, codes = without_groups(X, groups)
+        if codes is None or model.known is None:
+            return self._values(function(model), X)
+        known = model.known.has(codes)
+        parts = [
+            self._values(function(one), X) if of_rows.any() else np.zeros((len(codes), 1))
+            for one, of_rows in ((model.of_known_groups(), known), (model, ~known))
+        ]
+        return np.where(known[:, None], *parts)
+
+    def _interval(
+        self, X: Any, level: float, kind: str, groups: Any = None, **options: bool
+    ) -> tuple[Float, Float]:
         """Return the lower and upper ends of the model's intervals, (n, V) each, or (n,) if V is
-        1."""
+        1.
+
+        Args:
+            X: the rows (n, d).
+            level: probability of each interval.
+            kind: "prediction" or "credible".
+            groups: groups of the rows, or None.
+            options: further options of the model's ``interval``.
+        """
         check_is_fitted(self)
-        lower, upper = np.split(
-            self._values(self.model_.interval(level, kind, **options), X), 2, axis=1
-        )
+
+        def function(model: Any) -> OfRows:
+            values: OfRows = model.interval(level, kind, **options)
+            return values
+
+        lower, upper = np.split(self._values_by_group(function, X, groups), 2, axis=1)
         return (lower[:, 0], upper[:, 0]) if lower.shape[1] == 1 else (lower, upper)
 
     def plot_diagnostics(

@@ -21,13 +21,14 @@ from partirvm.data.arrays import client_of, computed, lengths_of, loaded_rows
 from partirvm.data.convert import frame_rows, in_order
 from partirvm.data.frames import is_frame, module_of, pandas_column, pandas_frame
 from partirvm.data.labels import Labels, coded, label_values, plain_labels
+from partirvm.data.row_groups import without_groups
 from partirvm.data.source import Source, default_names, numeric_array, with_nan
 from partirvm.data.unseen import with_known_codes
 from partirvm.errors import DataError, DataTypeError, MemoryLimitError, PartirvmError, UsageError
 from partirvm.execution import LocalExecutor
 from partirvm.options.constraints import parse_bytes
 from partirvm.quoting import format_bytes, quoted
-from partirvm.types import Columns, Float
+from partirvm.types import Columns, Float, Int
 
 LOADED_BYTES = 1 << 27
 """Maximum size in bytes of Zarr and Dask collections whose rows are read into memory, and shuffled.
@@ -213,6 +214,7 @@ class TrainingRows:
         weights: the weights (n,), or None.
         columns: the columns of X.
         labels: the labels (K,) of the codes, or None.
+        groups: the codes (n,) of the rows' groups, or None.
     """
 
     X: Float
@@ -220,6 +222,7 @@ class TrainingRows:
     weights: Float | None
     columns: Columns
     labels: Labels | None
+    groups: Int | None = None
 
 
 def training_rows(
@@ -228,6 +231,7 @@ def training_rows(
     y: Any,
     sample_weight: Any,
     columns: Columns | None = None,
+    groups: Int | None = None,
     *,
     gaps: bool = False,
 ) -> TrainingRows:
@@ -240,6 +244,7 @@ def training_rows(
         y: targets or labels.
         sample_weight: weights of the rows, or None.
         columns: the columns of earlier rows, which these rows must match.
+        groups: the codes of the rows' groups, or None.
         gaps: True if some of several targets of a row may be NaN.
     """
     if not in_memory(X):
@@ -262,8 +267,9 @@ def training_rows(
             X = X[present]
             y = y[present]
             weights = weights[present]
+            groups = None if groups is None else groups[present]
     y, labels = estimator._coded(y)
-    return TrainingRows(X, y, weights, columns, labels)
+    return TrainingRows(X, y, weights, columns, labels, groups)
 
 
 def small_in_memory(X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Any]:
@@ -286,7 +292,7 @@ def small_in_memory(X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Any]:
 
 
 def training_source(
-    estimator: Any, X: Any, y: Any, sample_weight: Any, seed: int
+    estimator: Any, X: Any, y: Any, sample_weight: Any, seed: int, groups: Any = None
 ) -> tuple[Source, Labels | None]:
     """Return the training rows and, for classification, their class labels. Sets the feature
     attributes.
@@ -297,15 +303,21 @@ def training_source(
         y: targets or labels.
         sample_weight: weights of the rows, or None.
         seed: the seed for the order of rows in memory.
+        groups: groups of the rows, or None.
     """
+    X, codes = without_groups(X, groups)
     X, y, sample_weight = small_in_memory(X, y, sample_weight)
     if in_memory(X):
-        rows = training_rows(estimator, X, y, sample_weight, gaps=is_regressor(estimator))
-        source = as_source(rows.X, rows.y, rows.weights, seed=seed, columns=rows.columns)
+        rows = training_rows(
+            estimator, X, y, sample_weight, groups=codes, gaps=is_regressor(estimator)
+        )
+        source = as_source(
+            rows.X, rows.y, rows.weights, groups=rows.groups, seed=seed, columns=rows.columns
+        )
         labels = rows.labels
     else:
         y, labels = (y, None) if y is None else estimator._coded(y)
-        source = as_source(X, y, sample_weight, seed=seed)
+        source = as_source(X, y, sample_weight, groups=codes, seed=seed)
         estimator.n_features_in_ = len(source.columns.given)
         estimator.__dict__.pop("feature_names_in_", None)
         names = [] if isinstance(X, Source) else list(getattr(X, "columns", ()))

@@ -28,7 +28,7 @@ from partirvm.execution import executor_for
 from partirvm.export.shapley import explain
 from partirvm.fit.driver import MemoryJournal
 from partirvm.fit.run import is_growable
-from partirvm.model import GroupedModel, Model
+from partirvm.model import GroupedModel, Model, OfRows
 from partirvm.options import Request
 from partirvm.options.table import TABLE, AutoOrNone, NoiseForm, Residual
 from partirvm.options.values import Local, Noise
@@ -322,7 +322,13 @@ class RVMRegressor(MultiOutputMixin, RegressorMixin, RelevanceVectorMachine):
         return replace(stream.request, **limits)
 
     def predict(
-        self, X: Any, return_std: bool = False, augment: Any = None, return_gradient: bool = False
+        self,
+        X: Any,
+        return_std: bool = False,
+        augment: Any = None,
+        return_gradient: bool = False,
+        *,
+        groups: Any = None,
     ) -> Any:
         """Predict the mean of the target, and optionally its standard deviation and gradients.
 
@@ -347,6 +353,10 @@ class RVMRegressor(MultiOutputMixin, RegressorMixin, RelevanceVectorMachine):
             (n, T, d). The gradient is 0 for categories, and for a kernel with a kink (Laplacian) at
             its centre. Local residuals, Python functions as kernel or basis, and rows with missing
             numbers have no gradient.
+        groups : array-like (n,), str or Groups, optional
+            Groups of the rows, as in ``fit``. Rows of groups that the fit has seen get the smaller
+            uncertainty of further rows of these groups, and their local residuals; without it, all
+            rows count as rows of new groups.
 
         Returns
         -------
@@ -378,7 +388,11 @@ class RVMRegressor(MultiOutputMixin, RegressorMixin, RelevanceVectorMachine):
                 predictions = np.concatenate([records for records, *_ in augmenting.pieces(source)])
             _, mean, std, _ = predictions[np.argsort(predictions[:, 0])].T
             return (mean, std) if return_std else mean
-        predictions = self._values(model.predictions(std=return_std, gradient=return_gradient), X)
+
+        def function(model: Model) -> OfRows:
+            return model.predictions(std=return_std, gradient=return_gradient)
+
+        predictions = self._values_by_group(function, X, groups)
         return model.parted(predictions, std=return_std, gradient=return_gradient)
 
     def nearest_rows(self, X: Any) -> dict[str, Any]:
@@ -397,7 +411,13 @@ class RVMRegressor(MultiOutputMixin, RegressorMixin, RelevanceVectorMachine):
         return dict(self.model_.nearest_rows(rows_of(self, X, self.model_.columns)[0]))
 
     def predict_interval(
-        self, X: Any, level: float = 0.95, kind: str = "prediction", hyperparameters: bool = True
+        self,
+        X: Any,
+        level: float = 0.95,
+        kind: str = "prediction",
+        hyperparameters: bool = True,
+        *,
+        groups: Any = None,
     ) -> tuple[Float, Float]:
         """Return the lower and upper ends of central intervals, (n,) each, in the target's units.
 
@@ -420,23 +440,28 @@ class RVMRegressor(MultiOutputMixin, RegressorMixin, RelevanceVectorMachine):
             fewer than 20 rows, use quantiles of Student's t. If False, intervals use the posterior
             alone, at the maximum-evidence noise (Tipping 2001, eqs. 20 to 22), without local
             residuals.
+        groups : array-like (n,), str or Groups, optional
+            Groups of the rows, as in ``predict``.
 
         Raises
         ------
         UsageError, DataError
             For an invalid level or kind, or if features differ (a ``ValueError``).
         """
-        return self._interval(X, level, kind, hyperparameters=hyperparameters)
+        return self._interval(X, level, kind, groups, hyperparameters=hyperparameters)
 
-    def predict_quantiles(self, X: Any, quantiles: Sequence[float] = (0.05, 0.5, 0.95)) -> Float:
+    def predict_quantiles(
+        self, X: Any, quantiles: Sequence[float] = (0.05, 0.5, 0.95), *, groups: Any = None
+    ) -> Float:
         """Return quantiles (n, Q) of a new noisy target at X (n, d), in the target's units, as ends
         of prediction intervals.
 
-        0.05 and 0.95 are the ends of ``predict_interval(X, 0.9)``. Raises ``UsageError`` for
+        0.05 and 0.95 are the ends of ``predict_interval(X, 0.9)``. ``groups`` are as in
+        ``predict``. Raises ``UsageError`` for
         quantiles outside (0, 1) and for several targets, and the errors of ``predict``.
         """
         check_is_fitted(self)
-        return self._values(self.model_.quantiles(quantiles), X)
+        return self._values_by_group(lambda model: model.quantiles(quantiles), X, groups)
 
     def sample_y(
         self, X: Any, n_samples: int = 1, random_state: Any = 0, *, noise: bool = False

@@ -146,7 +146,7 @@ def tile_statistics(
         keeping: the settings for kept kernel blocks.
     """
     read = source.tile(number)
-    tile = _Tile(read.number, read.start, read.X, read.t, read.weights, keeping)
+    tile = _Tile(read.number, read.start, read.X, read.t, read.weights, keeping=keeping)
     return tuple(pass_.statistic(tile) for pass_ in passes)
 
 

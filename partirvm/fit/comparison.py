@@ -14,6 +14,7 @@ import numpy as np
 from scipy.special import log_softmax, softmax
 from threadpoolctl import threadpool_limits
 
+from partirvm.core.groups import standard_error
 from partirvm.core.held_back import compared_rows, folds_of, judging
 from partirvm.core.left_out import counted_share
 from partirvm.core.left_out_together import LeftOutTogether, left_out_together
@@ -71,6 +72,7 @@ class ComparedRows:
         weights: row weights (n,), or None
         numbers: row numbers (n,)
         new: mask of the rows that are left out (n,)
+        groups: groups of the rows (n,), or None
     """
 
     X: Float
@@ -78,6 +80,7 @@ class ComparedRows:
     weights: Float | None
     numbers: Int
     new: Bool
+    groups: Int | None = None
 
     @classmethod
     def of(cls, source: Source, executor: Executor, most: int, seed: int) -> Self:
@@ -95,12 +98,19 @@ class ComparedRows:
         present = tile.present
         numbers = order[present]
         weights = None if tile.weights is None else tile.weights[present]
-        return cls(tile.X[present], tile.t[present], weights, numbers, judging(numbers))
+        groups = None if tile.groups is None else tile.groups[present]
+        new = judging(numbers, groups)
+        return cls(tile.X[present], tile.t[present], weights, numbers, new, groups)
 
     @property
     def y(self) -> Float:
         """The values (n,) of the first target."""
         return self.t[:, 0]
+
+    @property
+    def new_groups(self) -> Int | None:
+        """The groups (m,) of the rows that are left out."""
+        return None if self.groups is None else self.groups[self.new]
 
     @property
     def factors(self) -> Float:
@@ -130,12 +140,20 @@ class Comparison:
     mean: Callable[[Float], Any]
     of_trees: Callable[[Float, ComparedRows], Float]
 
-    def described(self, own: Float, other: Float, tried: str) -> dict[str, Any]:
-        """Describe the errors or losses (n,) of the model and of the trees, and what else was
-        ``tried``."""
+    def described(
+        self, own: Float, other: Float, tried: str, groups: Int | None = None
+    ) -> dict[str, Any]:
+        """Describe the errors or losses of the model and of the trees.
+
+        Args:
+            own: errors or losses of the model (n,)
+            other: those of the trees (n,)
+            tried: what else was tried
+            groups: groups of the rows (n,), or None
+        """
         loss = float(self.mean(own))
         by_trees = float(self.mean(other))
-        better = is_lower(other**self.power, own**self.power, BETTER**self.power)
+        better = is_lower(other**self.power, own**self.power, BETTER**self.power, groups)
         remarks = []
         if better:
             remarks.append(
@@ -238,11 +256,11 @@ def compared(
         rows = scored.rows
         losses = scored.losses
     trees = comparison.of_trees(unfolded_inputs(rows.X, model.design.scaling), rows)
-    if (entry["residuals"] or {}).get("bytes"):
+    if (entry["residuals"] or {}).get("bytes") and model.known is None:
         losses = losses * (1.0 - entry["residuals"]["rmse_gain"])
     counts = " and ".join(f"{count:,}" for count in searched)
     tried = f", although the kernel search continued on {counts} rows" if searched else ""
-    return comparison.described(losses, trees, tried)
+    return comparison.described(losses, trees, tried, rows.new_groups)
 
 
 def root_mean_square(errors: Float) -> float:
@@ -250,13 +268,19 @@ def root_mean_square(errors: Float) -> float:
     return float(np.sqrt(np.mean(errors**2)))
 
 
-def is_lower(other: Float, own: Float, ratio: float) -> bool:
-    """Return True if losses (n,) of the trees are significantly lower, by ``ratio`` also on the
-    usual rows."""
+def is_lower(other: Float, own: Float, ratio: float, groups: Int | None = None) -> bool:
+    """Return True if losses of the trees are significantly lower.
+
+    Args:
+        other: losses of the trees (n,)
+        own: losses of the model (n,)
+        ratio: ratio by which they must be lower, on the usual rows, too
+        groups: groups of the rows (n,), or None
+    """
     gain = own - other
     largest = np.maximum(own, other)
     usual = largest <= np.quantile(largest, USUAL)
-    sure = gain.mean() > STANDARD_ERRORS * gain.std() / np.sqrt(len(gain))
+    sure = gain.mean() > STANDARD_ERRORS * standard_error(gain, groups)
     return bool(sure and all(own[rows].sum() > ratio * other[rows].sum() for rows in (usual, ...)))
 
 
@@ -360,7 +384,7 @@ def _folds(model: Any, rows: ComparedRows) -> Iterator[ComparedFold]:
         kernels = block[:, design.n_leading :]
         kernels[numbers[panel, None] == design.rows] = 0.0
         nearest = np.maximum(nearest, block.max(axis=0, initial=0.0) / np.abs(peaks))
-    for places in folds_of(numbers[new]):
+    for places in folds_of(numbers[new], rows.new_groups):
         fold = new[places]
         centres = [
             (row, design.n_leading + np.flatnonzero(design.rows == numbers[fold[row]]))

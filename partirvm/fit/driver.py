@@ -20,6 +20,7 @@ from partirvm.core.updates import StepInfo
 from partirvm.data.source import Source, Tile
 from partirvm.execution import Executor
 from partirvm.execution.kernel_store import KeepBlocks
+from partirvm.fit.leave_groups_out import leave_groups_out
 from partirvm.fit.local_residuals import fit_residuals
 from partirvm.fit.residual_rows import Keep, ResidualReader
 from partirvm.learning.sample import gathered
@@ -34,7 +35,14 @@ from partirvm.spec.entries import Record, Spent, line
 from partirvm.spec.panel_pass import Pass
 from partirvm.spec.problem import DenseFit, Options, PassFit, Problem, Solved
 from partirvm.strategies import AnyStrategy
-from partirvm.strategies.instructions import FitResiduals, LearnKernel, Save, Steps, Stopped
+from partirvm.strategies.instructions import (
+    FitResiduals,
+    LearnKernel,
+    LeaveGroupsOut,
+    Save,
+    Steps,
+    Stopped,
+)
 from partirvm.strategies.rounds import IncrementalRounds, early_state
 from partirvm.types import Float
 
@@ -229,12 +237,10 @@ class Driver:
                 )
             case DenseFit() as solve:
                 return (Solved(*solve.run(self._telling(self.watcher.on_step))),)
-            case FitResiduals():
-                tell = self._telling(lambda *progress: self.watcher.on_tiles("neighbours", 0, 0))
-                reader = ResidualReader(
-                    self.source, self.executor, tell, self._spent, self._journal.keep_cells
-                )
-                return (fit_residuals(instructions[0], reader),)
+            case LeaveGroupsOut() as request:
+                return (leave_groups_out(request, self._reader("groups")),)
+            case FitResiduals() as request:
+                return (fit_residuals(request, self._reader("neighbours")),)
             case LearnKernel() as request:
                 with gathered(
                     self.source, request.rows, self.executor, self._on_passes, self._spent
@@ -245,6 +251,12 @@ class Driver:
                 tiles = map(self.source.gather, row_numbers)
                 pairs = zip(row_numbers, tiles, strict=True)
                 return tuple((rows[tile.present], tile.X[tile.present]) for rows, tile in pairs)
+
+    def _reader(self, name: str) -> ResidualReader:
+        """Return a reader of rows, whose progress is reported by this name."""
+        tell = self._telling(lambda *progress: self.watcher.on_tiles(name, 0, 0))
+        keep = self._journal.keep_cells
+        return ResidualReader(self.source, self.executor, tell, self._spent, keep)
 
     def _write(self, instructions: Sequence[Save]) -> None:
         """Save the models and write the lines of history."""
@@ -260,6 +272,8 @@ class Driver:
                     model = replace(
                         model, residuals=replace(save.residuals, n_rows=self.source.n_rows)
                     )
+                if save.known is not None:
+                    model = replace(model, known=save.known.of_rows(self.source.n_rows))
                 model = model.with_reach_of(self._relevance_rows)
                 model = replace(model, relevance=feature_relevance(model, self._relevance_rows))
                 assessment = self.assessed(model, save.record, save.fit, self._sample)

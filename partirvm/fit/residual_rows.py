@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from partirvm.data.source import Source
+from partirvm.data.source import Source, Tile
 from partirvm.data.writer import ExternalSorter, runs_of
 from partirvm.execution import Executor
 from partirvm.kernels.design import Design
@@ -49,8 +49,12 @@ class ResidualReader:
 
     def inputs(self, rows: Int) -> Float:
         """Return the features (n, d) of rows."""
+        return self.tile(rows).X
+
+    def tile(self, rows: Int) -> Tile:
+        """Return rows with these increasing numbers (n,)."""
         with gathered(self.source, rows, self.executor, self.progress, self.spent) as sample:
-            return sample.rows.gather(rows).X
+            return sample.rows.gather(rows)
 
     def original_rows(self, rows: Int) -> Int:
         """Return the numbers (n,) of rows before the source was shuffled."""

@@ -20,6 +20,7 @@ from partirvm.execution.kernel_store import keeping_blocks
 from partirvm.fit.assessment import assessment_of, with_left_out_classes
 from partirvm.fit.comparison import ScoredClasses, compared
 from partirvm.fit.driver import Driver, Entry, MemoryJournal, Outcome
+from partirvm.fit.found_groups import FoundGroups, find_groups
 from partirvm.fit.remarks import (
     lost,
     warn_of_data,
@@ -29,7 +30,7 @@ from partirvm.fit.remarks import (
     worse,
 )
 from partirvm.learning.forms import kernel_text
-from partirvm.model import AnyModel, ClassModel
+from partirvm.model import AnyModel, ClassModel, Model
 from partirvm.model.summary import Assessment
 from partirvm.resolve.resolve import FitSpec
 from partirvm.spec.entries import Record
@@ -68,13 +69,19 @@ class EntryReader:
         source = self.source
         driver = self.driver
         facts = kernel_text(entry, self.spec.problem.empty.scaling.names(source.columns.features))
-        corrected = self.journal.model if (entry["residuals"] or {}).get("bytes") else None
+        corrected = None
+        if (entry["residuals"] or {}).get("bytes") and isinstance(self.journal.model, Model):
+            corrected = self.journal.model.of_known_groups()
         facts["diagnostics"] = table_rows(entry["diagnostics"], source, driver.held_out, corrected)
         if _is_compared(self.spec, entry) and driver.interrupted() is None:
             driver.watcher.on_tiles("comparing", 0, 0)
             # a finished fit does not fail because of its report
             with suppress(errors.PartirvmError):
                 facts["reference"] = self._reference(entry, fit)
+        found = self._found_groups(entry, fit)
+        if found is not None:
+            facts["groups"] = found.facts()
+            self.remarks.append(found.remark())
         remark = worse(entry, self.journal.history)
         if remark:
             facts["worse"] = remark
@@ -105,6 +112,18 @@ class EntryReader:
         """Leave rows with classes out of a fit."""
         beta = _beta(fit)
         return ScoredClasses.of(model, self.source, self.driver.executor, beta, self.spec)
+
+    def _found_groups(self, entry: Entry, fit: Any) -> FoundGroups | None:
+        """Return groups of rows that were not declared, if a last fit of one number shows any."""
+        problem = self.spec.problem
+        model = self.journal.model
+        plain = entry["kind"] == "final" and problem.groups is None and problem.n_targets == 1
+        calibrated = getattr(fit, "calibration", None) is not None
+        if not plain or not calibrated or not isinstance(model, Model) or not model.n_vectors:
+            return None
+        with suppress(errors.PartirvmError):  # a finished fit does not fail because of its report
+            return find_groups(model, float(fit.beta), self.source, self.driver.executor)
+        return None
 
     def _reference(self, entry: Entry, fit: Any) -> Entry:
         """Compare the model with boosted trees."""

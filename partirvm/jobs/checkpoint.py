@@ -66,7 +66,7 @@ def load_checkpoint(location: str, *, allow_code: bool = False) -> Any:
 
 
 def stored(value: Any) -> Any:
-    """Return a checkpoint, a spec or a state without class codes, diagnostics and local
+    """Return a checkpoint, a spec or a state without class codes, groups, diagnostics and local
     residuals."""
     if isinstance(value, Checkpoint):
         return replace(value, spec=stored(value.spec), state=stored(value.state))
@@ -81,7 +81,7 @@ def stored(value: Any) -> Any:
             value, fit=fit, scores=scores, local=local, best_round=stored(value.best_round)
         )
     return (
-        replace(value, problem=replace(value.problem, codes=None))
+        replace(value, problem=replace(value.problem, codes=None, groups=None))
         if isinstance(value, State | FitSpec)
         else value
     )

@@ -387,6 +387,5 @@ def advice_of(state: JobState, location: str = "JOB") -> str:
         advice = Termination(state.reason).advice
         if state.before and not state.added:
             advice = f"The last run added nothing. {advice}"
-    return " ".join(
-        [advice, last.get("worse", ""), *last.get("reference", {}).get("remarks", ())]
-    ).rstrip()
+    remarks = [*last.get("reference", {}).get("remarks", ()), last.get("groups", {}).get("remark")]
+    return " ".join(filter(None, [advice, last.get("worse", ""), *remarks]))

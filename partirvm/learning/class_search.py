@@ -293,7 +293,7 @@ def are_clear(rows: ProcessRows, one: ProcessFit, order: Int, most: int) -> bool
         return False
     parts = [
         LinkedRows.of(rows.sample, rows.problem, one, *split)
-        for split in search_splits(order, most)
+        for split in search_splits(order, most, rows.sample.groups_of(order))
     ]
     codes = np.concatenate([part.codes for part in parts])
     weights = np.concatenate([part.weights for part in parts])
@@ -342,7 +342,7 @@ def left_out(
         process: the class of processes
     """
     squares = []
-    for kept, outside in search_splits(order, most):
+    for kept, outside in search_splits(order, most, sample.groups_of(order)):
         rows = process.of(sample, problem, kept)
         new = process.of(sample, problem, outside)
         if each is None:

@@ -195,7 +195,7 @@ def judge_of(
     residuals : whether the fit may use local residuals
     most : maximum number of left-out rows
     """
-    known, new = last_left_out(order, most, JUDGED_SHARE)
+    known, new = last_left_out(order, most, JUDGED_SHARE, sample.groups_of(order))
     if len(new) < sample.effort.judged:
         return None
     return LeftOutJudge(sample, problem, known[:PROCESS_ROWS], new, residuals)

@@ -25,7 +25,8 @@ from typing import Any
 
 import numpy as np
 
-from partirvm.core.held_back import keeps_nearly_all, search_splits
+from partirvm.core.groups import standard_error
+from partirvm.core.held_back import keeps_nearly_all, new_groups_last, search_splits
 from partirvm.core.sampling import Purpose, stream
 from partirvm.core.termination import Termination
 from partirvm.kernels import Directions, Kernel, Several
@@ -266,7 +267,7 @@ def left_out(
     Returns log densities in nats and squared errors times row weights, for scaled targets,
     (3, 2, n) or (2, 2, n).
     """
-    splits = search_splits(order, most)
+    splits = search_splits(order, most, sample.groups_of(order))
     parts = []
     for kept, outside in splits:
         rows = process.of(sample, problem, kept)
@@ -309,9 +310,12 @@ def searched_again(
 
 
 def in_order(sample: SampledRows, seed: int) -> Int:
-    """Return the numbers of the rows with positive weight, in random order."""
+    """Return the numbers of the rows with positive weight, in random order, with rows of left-out
+    groups at the end."""
     order = stream(seed, Purpose.PROCESS_ROWS).permutation(sample.rows.rows)
-    return np.asarray(order[sample.rows.gather(order).present])
+    order = order[sample.rows.gather(order).present]
+    groups = sample.groups_of(order)
+    return np.asarray(order if groups is None else new_groups_last(order, groups))
 
 
 @dataclass(frozen=True)
@@ -352,10 +356,15 @@ class RegressionSearch:
         return ProcessRows.of(self.sample, self.problem, numbers)
 
     def judge(self) -> LeftOutJudge | None:
-        """Return the judge of kernels if the kernel's form is to be chosen."""
+        """Return the judge of kernels if the kernel's form is to be chosen.
+
+        There is none for rows in groups: effects of groups limit the error of any kernel, so that
+        more rows would not improve it.
+        """
         settings = self.settings
         chosen = settings.learning.metric == "auto"
-        if not settings.judged or not chosen or not self.problem.target_variance:
+        grouped = self.sample.groups_of(self.order[:1]) is not None
+        if not settings.judged or not chosen or not self.problem.target_variance or grouped:
             return None
         return judge_of(self.sample, self.problem, self.order, settings.residuals)
 
@@ -484,8 +493,14 @@ def chosen_form(
     by_mean, *by_kernel = left_out(
         run.sample, run.problem, widths, turned, run.order, most, afresh=doubtful
     )
-    form = _choose(by_kernel, widths, turned, metric)
-    if doubtful and run.problem.bias and not better_than_mean(form.square, by_mean[1]):
+    splits = search_splits(run.order, most, run.sample.groups_of(run.order))
+    groups = run.sample.groups_of(np.concatenate([split.new for split in splits]))
+    form = _choose(by_kernel, widths, turned, metric, groups)
+    if (
+        doubtful
+        and run.problem.bias
+        and not better_than_mean(form.square, by_mean[1], groups=groups)
+    ):
         return replace(form, square=by_mean[1], choice=form.choice | {"form": MEAN})
     return form
 
@@ -572,17 +587,27 @@ def confirmed(
     return best.kernel
 
 
-def better_than_mean(square: Float, mean_square: Float, margin: float = BETTER) -> bool:
+def better_than_mean(
+    square: Float, mean_square: Float, margin: float = BETTER, groups: Int | None = None
+) -> bool:
     """Return True if squared errors (n,) on left-out rows are lower than with the mean alone.
 
-    ``margin`` is the minimum mean gain in standard errors.
+    Args:
+        square: squared errors with a kernel (n,)
+        mean_square: squared errors with the mean alone (n,)
+        margin: minimum mean gain in standard errors
+        groups: groups of the rows (n,), or None
     """
     gain = mean_square - square
-    return bool(gain.mean() > margin * gain.std() / np.sqrt(len(gain)))
+    return bool(gain.mean() > margin * standard_error(gain, groups))
 
 
 def _choose(
-    by_kernel: Sequence[Float], widths: ProcessFit, turned: ProcessFit | None, metric: str
+    by_kernel: Sequence[Float],
+    widths: ProcessFit,
+    turned: ProcessFit | None,
+    metric: str,
+    groups: Int | None,
 ) -> FormChoice:
     """Choose between widths and directions.
 
@@ -592,6 +617,7 @@ def _choose(
         widths: the best widths
         turned: the best directions, if any
         metric: the value of the option
+        groups: groups of the left-out rows (n,), or None
     """
     choice: dict[str, Any] = {"rows": 0, "gain": 0.0, "error": 0.0}
     if metric != "widths":
@@ -604,7 +630,7 @@ def _choose(
         gains = turned_densities - densities
         choice["rows"] = len(gains)
         choice["gain"] = float(gains.mean())
-        choice["error"] = float(gains.std() / np.sqrt(len(gains)))
+        choice["error"] = standard_error(gains, groups)
         if choice["gain"] <= choice["error"]:
             return FormChoice(widths, square, choice)
     choice["form"] = DIRECTIONS

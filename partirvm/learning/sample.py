@@ -158,6 +158,10 @@ class SampledRows:
         source."""
         return replace(self, rows=self.rows.only(rows), whole=False)
 
+    def groups_of(self, rows: Int) -> Int | None:
+        """Return the groups (n,) of rows with these numbers (n,); None without groups."""
+        return self.rows.gather(rows).groups
+
     def candidates(self, problem: Problem, rows: Int) -> Design:
         """Return the design with the leading columns and the distinct kernel columns of these rows.
 

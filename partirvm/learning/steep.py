@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from partirvm.core.groups import standard_error
 from partirvm.core.held_back import equal_split
 from partirvm.kernels.radial import RadialKernel
 from partirvm.learning.exact_process import ProcessFit, ProcessRows, climb
@@ -79,7 +80,7 @@ def steep_directions(
         problem.empty.kernel, problem.empty.scaling.n_inputs
     ):
         return None
-    split = equal_split(order, count)
+    split = equal_split(order, count, sample.groups_of(order))
     rows = ProcessRows.of(sample, problem, split.known)
     left_out = ProcessRows.of(sample, problem, split.new)
     best = steep(rows)
@@ -87,7 +88,8 @@ def steep_directions(
         return None
     densities = [rows.predicted(fit, left_out)[1] for fit in (widths, best)]
     gain = densities[1] - densities[0]
-    return best if gain.mean() > CLEAR * gain.std() / np.sqrt(len(gain)) else None
+    error = standard_error(gain, sample.groups_of(split.new))
+    return best if gain.mean() > CLEAR * error else None
 
 
 def steep(rows: ProcessRows) -> ProcessFit:

@@ -222,9 +222,10 @@ class GaussianLikelihood(Likelihood):
             "log_evidence": float(fit.log_evidence - n * np.log(scale).sum()),
             "train_rmse": root_mean(scale * errors),
         }
-        if fit.calibration is not None:
-            facts["overconfidence"] = fit.calibration.overconfidence
-            facts["overconfident"] = fit.calibration.overconfident
+        calibration = fit.of_known_groups or fit.calibration
+        if calibration is not None:
+            facts["overconfidence"] = calibration.overconfidence
+            facts["overconfident"] = calibration.overconfident
         if scores is not None:
             facts["held_out_rmse"] = scores.loss
             facts["held_out_nlpd"] = scores.figures()["nlpd"]
@@ -243,6 +244,13 @@ def _calibrated(fit: HyperState, left_out: tuple[LeftOut, ...]) -> HyperState:
     calibration = left_out[0].calibration(float(fit.beta), float(fit.target_variance))
     diagnostics = None if calibration is None else left_out[0].diagnostics(calibration)
     return replace(fit, calibration=calibration, left_out=diagnostics)
+
+
+def calibrated_by_groups(fit: HyperState, left_out: tuple[LeftOut, ...]) -> HyperState:
+    """Return the fit with the calibration from groups that were left out, for rows of new groups;
+    its earlier calibration remains for rows of known groups."""
+    calibrated = _calibrated(fit, left_out)
+    return replace(calibrated, of_known_groups=fit.calibration)
 
 
 def with_rows(fit: HyperState, block: GramBlock) -> HyperState:

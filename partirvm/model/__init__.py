@@ -1,5 +1,6 @@
 """Fitted models for regression and classification, and model files."""
 
+from partirvm.local.known_groups import KnownGroups
 from partirvm.model.base import FAR, FittedModel, OfRows
 from partirvm.model.classifier import ClassModel
 from partirvm.model.files import AnyModel, load_model, save_model
@@ -14,6 +15,7 @@ __all__ = [
     "ClassModel",
     "FittedModel",
     "GroupedModel",
+    "KnownGroups",
     "Model",
     "OfRows",
     "load_model",

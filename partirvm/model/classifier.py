@@ -60,6 +60,7 @@ class ClassModel(FittedModel):
     """
 
     one_unit = True
+    known = None
     far_values = "probabilities are close to the constant probabilities that the bias alone gives"
 
     likelihood: str

@@ -25,6 +25,7 @@ from partirvm.data.convert import checked_rows
 from partirvm.errors import UsageError
 from partirvm.export.shapley import explain
 from partirvm.kernels.design import MOST_CERTAIN, TEMPER, Design
+from partirvm.local.known_groups import KnownGroups
 from partirvm.local.metric import Metric
 from partirvm.local.residuals import LocalResiduals
 from partirvm.model.base import (
@@ -103,6 +104,9 @@ class Model(FittedModel):
     prior_variance : float or ndarray of shape (T,)
         The variance of the function far from all vectors: the target's variance minus the noise
         variance.
+    known : KnownGroups or None
+        The groups of the training rows, and the uncertainty for further rows of these groups; all
+        other uncertainties are then those of new groups.
     reach : float
         The minimum nearness of the training rows, except for outliers; 0 if variances do not depend
         on nearness.
@@ -131,6 +135,7 @@ class Model(FittedModel):
     residuals: LocalResiduals | None = None
     prior_variance: float | Float = 0.0
     reach: float = 0.0
+    known: KnownGroups | None = None
 
     @classmethod
     def from_fit(cls, design: Design, fit: HyperState, columns: Columns) -> "Model":
@@ -154,9 +159,23 @@ class Model(FittedModel):
     def sparse(self) -> "Model":
         """Return the relevance vector machine alone, without local residuals; its uncertainty is
         calibrated separately."""
-        if self.residuals is None:
+        known = None if self.known is None else replace(self.known, residuals=None)
+        if self.residuals is None and known == self.known:
             return self
-        return replace(self, residuals=None, assessment=None)
+        return replace(self, residuals=None, assessment=None, known=known)
+
+    def of_known_groups(self) -> "Model":
+        """Return the model for rows of the groups of the training rows; itself if it was fitted
+        without groups."""
+        if self.known is None:
+            return self
+        return replace(
+            self,
+            noise_variance=self.known.noise_variance,
+            calibration=self.known.calibration,
+            residuals=self.known.residuals,
+            known=None,
+        )
 
     def prune(self, max_vectors: int = 50) -> Self:
         """Prune like ``FittedModel.prune``; the noise variance of predictions grows by the added
@@ -165,7 +184,7 @@ class Model(FittedModel):
         ``evidence_noise``, local noise and interval quantiles are unchanged. The loss does not
         include the prior of α.
         """
-        if self.residuals is not None:
+        if self._stored_residuals:
             raise UsageError(
                 "local residuals depend on all vectors: prune model_.sparse(), or set max_vectors"
             )
@@ -220,18 +239,28 @@ class Model(FittedModel):
         )
 
     @property
+    def _stored_residuals(self) -> list[LocalResiduals]:
+        """The local residuals for rows of new and of known groups, which share their cells."""
+        known = None if self.known is None else self.known.residuals
+        return [residuals for residuals in (self.residuals, known) if residuals is not None]
+
+    @property
     def cells_place(self) -> str:
-        return self.residuals.cells.place if self.residuals is not None else ""
+        return next((residuals.cells.place for residuals in self._stored_residuals), "")
 
     def with_cells_at(self, place: str) -> "Model":
         if not self.cells_place:
             return self
-        cells = replace(self._local_residuals.cells, place=place)
-        return replace(self, residuals=replace(self._local_residuals, cells=cells))
+        cells = replace(self._stored_residuals[0].cells, place=place)
+        residuals = None if self.residuals is None else replace(self.residuals, cells=cells)
+        known = self.known
+        if known is not None and known.residuals is not None:
+            known = replace(known, residuals=replace(known.residuals, cells=cells))
+        return replace(self, residuals=residuals, known=known)
 
     def copy_cells(self, folder: str) -> None:
         if self.cells_place:
-            self._local_residuals.cells.copied(folder)
+            self._stored_residuals[0].cells.copied(folder)
 
     @property
     def output_names(self) -> tuple[str, ...]:

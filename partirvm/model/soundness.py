@@ -23,6 +23,7 @@ from partirvm.errors import PartirvmError
 from partirvm.kernels.design import Design
 from partirvm.kernels.permission import functions_of
 from partirvm.local.cells import NUMBER, Cells, rows_of_cell
+from partirvm.local.known_groups import KnownGroups
 from partirvm.local.kriging import CORRELATIONS
 from partirvm.local.residuals import LocalResiduals
 from partirvm.model.base import FittedModel
@@ -312,6 +313,16 @@ def _require_regression(model: Model) -> None:
     if model.residuals is not None:
         _require_shapes_of_residuals(model.residuals, model.design.scaling)
         _require_residuals(model.residuals)
+    if model.known is not None:
+        _require_known_groups(model.known)
+        _require_regression(model.of_known_groups())
+
+
+def _require_known_groups(known: KnownGroups) -> None:
+    """Raise ``ValueError`` for codes that are not different integers in order."""
+    codes = known.codes
+    _require("groups", codes.dtype == np.int64 and codes.ndim == 1, "must be a list of integers")
+    _require("groups", (np.diff(codes) > 0).all(), "must be increasing")
 
 
 KINDS: dict[type, Callable[[Any], None]] = {
@@ -352,10 +363,11 @@ def _require_predictions(model: Model | ClassModel) -> None:
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         try:
-            multiples = model.multiples([LEVEL])[:, 0]
-            for rows in _rows(model.design):
-                values = model.predictive.values(rows, multiples)[0]
-                _require("predictions", np.isfinite(values).all(), "are not finite")
+            for one in (model,) if model.known is None else (model, model.of_known_groups()):
+                multiples = one.multiples([LEVEL])[:, 0]
+                for rows in _rows(one.design):
+                    values = one.predictive.values(rows, multiples)[0]
+                    _require("predictions", np.isfinite(values).all(), "are not finite")
         except PartirvmError as error:
             raise ValueError(f"it cannot predict: {error}") from error
 

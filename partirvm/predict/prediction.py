@@ -21,7 +21,7 @@ from partirvm.execution import executor_for
 from partirvm.execution.local import Progress
 from partirvm.jobs.store import JobStore
 from partirvm.likelihoods.passes import ScorePass
-from partirvm.model import FAR, AnyModel, OfRows
+from partirvm.model import FAR, AnyModel, KnownGroups, OfRows
 from partirvm.predict.output import Table, check_output, write_output, written_labels
 from partirvm.predict.rvm_star import augmenting_of
 from partirvm.process import warn_of_versions
@@ -45,6 +45,26 @@ def tile_values(function: OfRows, source: Source, number: int) -> Float:
     return np.column_stack([source.original_rows(number), values, near < FAR])
 
 
+def grouped_tile_values(
+    function: OfRows, of_known: OfRows, known: KnownGroups, source: Source, number: int
+) -> Float:
+    """Return a tile's records as ``tile_values`` does, with other values for known groups.
+
+    Args:
+        function: a function of raw inputs for rows of new groups
+        of_known: a function of raw inputs for rows of known groups
+        known: the known groups
+        source: the rows, with groups
+        number: number of the tile
+    """
+    records = tile_values(function, source, number)
+    groups = source.groups_of_tile(number)
+    is_known = known.has(groups)
+    if is_known.any():
+        records[is_known] = tile_values(of_known, source, number)[is_known]
+    return records
+
+
 def predict(
     job: str,
     data: str,
@@ -58,6 +78,9 @@ def predict(
     progress: Progress | None = None,
 ) -> int:
     """Write the model's predictions at each row of DATA to OUTPUT; return the number of rows.
+
+    If DATA has groups (``ingest(groups=...)``), rows of groups that the fit has seen get the
+    smaller uncertainty of further rows of these groups; other rows count as rows of new groups.
 
     OUTPUT has the rows of DATA in their order before shuffling and the model's ``value_names`` as
     columns; for classes, the most probable ``label`` comes first. OUTPUT appears under its name
@@ -101,20 +124,23 @@ def predict(
     store, model = _fitted(job, allow_code)
     if augment is not None and interval is not None:
         raise UsageError("augment and interval cannot be combined: leave one of them out")
-    multiples = None
     if interval is not None:
         model.interval(interval)  # raises UsageError if the model has none
-        multiples = model.multiples([interval])[:, 0]
     _require_outside(output, filter(None, (job, data, augment)))
     check_output(output, overwrite=overwrite)
     with opened(data, model.columns, client) as source, closing(executor_for(client)) as executor:
         require_features_like(source, model.columns)
         if augment is None:
-            values = partial(model.predictive.values, multiples=multiples)
+            values = partial(tile_values, _values_of(model, interval))
+            if source.grouped and model.known is not None:
+                values = partial(
+                    grouped_tile_values,
+                    _values_of(model, interval),
+                    _values_of(model.of_known_groups(), interval),
+                    model.known,
+                )
             tiles = _together(source, model)
-            results = executor.map(
-                partial(tile_values, values), tiles, range(tiles.n_tiles), progress
-            )
+            results = executor.map(values, tiles, range(tiles.n_tiles), progress)
             pieces = (records for _, records in results)
         else:
             augmenting = augmenting_of(store, model, augment, executor)
@@ -126,6 +152,13 @@ def predict(
     if augment is None:
         warn_of_far_rows(far, source.n_rows, model)
     return source.n_rows
+
+
+def _values_of(model: AnyModel, interval: float | None) -> OfRows:
+    """Return the function of raw inputs that returns a model's values, with the ends of intervals
+    at a level."""
+    multiples = None if interval is None else model.multiples([interval])[:, 0]
+    return partial(model.predictive.values, multiples=multiples)
 
 
 def _require_outside(output: str, inputs: Iterable[str]) -> None:

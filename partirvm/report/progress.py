@@ -27,6 +27,7 @@ TITLES = {
     "kernel": "learning the kernel again",
     "learning": "learning the kernel",
     "error": "looking for rows with large errors",
+    "groups": "leaving out groups of rows",
     "neighbours": "correcting predictions by the errors of nearby rows",
     "comparing": "comparing with boosted trees",
     "gain": "looking for rows that improve the fit",

@@ -5,12 +5,14 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import partial, reduce
+from operator import add
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from partirvm.core.groups import DrawnGroups, GroupCounts, GroupedRows
 from partirvm.core.moments import ColumnMoments, Moments
 from partirvm.core.priors import GammaDensity, Prior
 from partirvm.core.termination import Termination
@@ -33,7 +35,7 @@ from partirvm.resolve.kernel import input_variance, resolve_basis, resolve_kerne
 from partirvm.scaling.maps import GRAIN, FeatureMap, Scaling
 from partirvm.spec.problem import Codes, Likelihood, Problem
 from partirvm.strategies.instructions import Stopped
-from partirvm.types import Columns, Float
+from partirvm.types import Columns, Float, Int
 
 Interrupted: TypeAlias = Callable[[], Termination | None]
 """Called repeatedly during a fit; returns the reason to end the fit, or None to continue."""
@@ -68,12 +70,14 @@ class CheckedData:
         moments: moments of inputs (d,) and targets (T,)
         codes: class of each row (N,), None for numbers
         weights: class weights (K,), None without them
+        groups: rows that are left out by groups, None without groups
     """
 
     source: Source
     moments: Moments
     codes: Codes | None
     weights: Float | None
+    groups: GroupedRows | None = None
 
     def input_variance(self, problem: Problem) -> Float:
         """Return the variance (d',) of the inputs after the problem's scaling."""
@@ -127,7 +131,55 @@ def checked_data(
         moments = checked_moments(source, executor, interrupted)
     if labels is not None:
         _check_classes(source, int(np.count_nonzero(totals)), moments.targets.n)
-    return CheckedData(source, moments, codes, weights)
+    groups = grouped_rows(source, executor, partial(check_aborted, interrupted))
+    return CheckedData(source, moments, codes, weights, groups)
+
+
+def grouped_rows(
+    source: Source, executor: Executor, progress: Callable[[int, int], None]
+) -> GroupedRows | None:
+    """Return the rows that are left out of a fit by groups; None if the rows have no groups.
+
+    Raises ``DataError`` if all rows belong to one group.
+
+    Args:
+        source: the rows
+        executor: reads the groups, in two passes
+        progress: called between tiles
+    """
+    if not source.grouped:
+        return None
+    tiles = range(source.n_tiles)
+    counts: GroupCounts = reduce(
+        add, (part for _, part in executor.map(_groups_of_tile, source, tiles, progress))
+    )
+    if len(counts.codes) < 2:
+        raise DataError(
+            "all rows belong to one group, so none can be left out: leave groups out, or name "
+            "another column"
+        )
+    drawn = counts.drawn()
+    parts = [
+        part for _, part in executor.map(partial(_drawn_of_tile, drawn), source, tiles, progress)
+    ]
+    rows, codes = (np.concatenate(values) for values in zip(*parts, strict=True))
+    return drawn.of_rows(rows, codes)
+
+
+def _groups_of_tile(source: Source, number: int) -> GroupCounts:
+    """Return the numbers of rows of a tile's groups."""
+    groups = source.groups_of_tile(number)
+    assert groups is not None
+    return GroupCounts.of(groups)
+
+
+def _drawn_of_tile(drawn: DrawnGroups, source: Source, number: int) -> tuple[Int, Int]:
+    """Return the numbers (n,) and groups (n,) of a tile's rows that are left out."""
+    groups = source.groups_of_tile(number)
+    assert groups is not None
+    rows = number * source.tile_rows + np.arange(len(groups), dtype=np.int64)
+    mask = drawn.has(groups, rows)
+    return rows[mask], groups[mask]
 
 
 def unit_of_weights(source: Source, moments: Moments) -> float:
@@ -304,6 +356,7 @@ def new_problem(data: CheckedData, request: Request, *, held_out: bool) -> Probl
         codes=data.codes,
         prior=_prior(request, float(scales[0]), labels_by_name(functions, source.columns.features)),
         target_variances=of_several(np.where(variances > 0, variances, 1.0), None),
+        groups=data.groups,
     )
 
 

@@ -310,7 +310,13 @@ def continued(
     data = checked_data(source, limits, executor, held_out, interrupted, unit)
     source = data.source
     require_positive(before.empty.scaling.target, float(data.moments.targets.minimum.min()))
-    problem = replace(before, n_rows=source.n_rows, shuffled=source.shuffled, codes=data.codes)
+    problem = replace(
+        before,
+        n_rows=source.n_rows,
+        shuffled=source.shuffled,
+        codes=data.codes,
+        groups=data.groups,
+    )
     request = replace(spec.request, **{name: getattr(limits, name) for name in LIMITS})
     machine = machine_for(limits, executor, source)
     extend = _resumed

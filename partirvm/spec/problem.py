@@ -13,6 +13,7 @@ from typing import Any, Protocol, Self, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from partirvm.core.groups import GroupedRows
 from partirvm.core.priors import FLAT, JOINING, Prior
 from partirvm.core.termination import StopRule, Termination
 from partirvm.core.updates import StepInfo
@@ -71,6 +72,7 @@ class Problem:
             rows, or 0
         mean_only: True if the leading columns alone predicted these left-out rows as well as any
             kernel
+        groups: rows that are left out by groups, or None
     """
 
     n_rows: int
@@ -89,6 +91,7 @@ class Problem:
     batches: tuple[AppendedBatch, ...] = ()
     left_out_square: float = 0.0
     mean_only: bool = False
+    groups: GroupedRows | None = None
 
     def with_kernel(self, kernel: Kernel) -> Self:
         """Return the problem with a different kernel."""

@@ -103,7 +103,7 @@ def joined(before: Problem, options: Options, now: Problem, partition_size: int)
     count = n_partitions(n - before.n_rows, partition_size, before.n_kernels)
     batches = (*batches_of(before, options), AppendedBatch(n, count, shuffled=False))
     of_rows = replace(before, n_rows=n, codes=codes, shuffled=shuffled, batches=batches)
-    return replace(of_rows, left_out_square=0.0, mean_only=False)
+    return replace(of_rows, groups=now.groups, left_out_square=0.0, mean_only=False)
 
 
 def batches_of(problem: Problem, options: Options) -> tuple[AppendedBatch, ...]:

@@ -15,12 +15,14 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 
 from partirvm.core.diagnostics import NumberDiagnostics
+from partirvm.core.groups import GroupedRows
 from partirvm.core.left_out import LeftOut
 from partirvm.core.termination import Termination
 from partirvm.core.updates import HyperState
 from partirvm.kernels import Kernel
 from partirvm.kernels.design import Design
 from partirvm.likelihoods.gaussian import root_mean
+from partirvm.local.known_groups import KnownGroups
 from partirvm.local.residuals import LocalResiduals
 from partirvm.spec.entries import Record
 from partirvm.spec.panel_pass import Pass
@@ -64,11 +66,25 @@ class KernelLearned:
 
 
 @dataclass(frozen=True)
+class LeaveGroupsOut:
+    """Request for the errors of a fit on groups of rows that are left out as a whole, a ``LeftOut``
+    for each target.
+
+    ``least_square`` is a lower bound on the mean squared error.
+    """
+
+    design: Design
+    fit: HyperState
+    groups: GroupedRows
+    least_square: float = 0.0
+
+
+@dataclass(frozen=True)
 class FitResiduals:
     """Request for the local residuals of a fit; ``left_out`` are the fit's errors on left-out rows,
     by target.
 
-    A ``trial`` only measures the gain.
+    A ``trial`` only measures the gain. With ``groups``, residuals for new groups are fitted, too.
     """
 
     design: Design
@@ -76,6 +92,7 @@ class FitResiduals:
     left_out: tuple[LeftOut, ...]
     options: Options
     trial: bool = False
+    groups: GroupedRows | None = None
 
 
 @dataclass(frozen=True)
@@ -86,7 +103,8 @@ class ResidualsFitted:
     over all targets; 0 if not measured. ``rmse`` (T,) is the corrected RMSE in the model's units;
     it is empty if the residuals are not used or, after a trial, would not be used. ``lacking`` is
     the number of bytes required if the rows fit neither in memory nor in a folder. ``diagnostics``
-    describe the first targets on corrected left-out rows, in the targets' units.
+    describe the first targets on corrected left-out rows, in the targets' units. ``of_new_groups``
+    is the same for rows of new groups; None without groups.
     """
 
     residuals: LocalResiduals | None = None
@@ -95,6 +113,12 @@ class ResidualsFitted:
     rmse: tuple[float, ...] = ()
     lacking: int = 0
     diagnostics: tuple[NumberDiagnostics, ...] = ()
+    of_new_groups: "ResidualsFitted | None" = None
+
+    @property
+    def residuals_of_new_groups(self) -> LocalResiduals | None:
+        """The local residuals for rows of new groups, if they are used."""
+        return None if self.of_new_groups is None else self.of_new_groups.residuals
 
     def error(self, scales: Float | float = 1.0) -> float:
         """Return the root mean square over targets of ``rmse`` times ``scales`` (T,); 0 if ``rmse``
@@ -116,17 +140,20 @@ class ResidualsFitted:
 @dataclass(frozen=True)
 class Save:
     """Request to save a history line, to which the driver adds the seconds, and the model if
-    ``model`` is true."""
+    ``model`` is true. ``known`` says how rows of known groups are predicted."""
 
     design: Design
     fit: Fit
     record: Record
     moderate: bool = False
     residuals: LocalResiduals | None = None
+    known: KnownGroups | None = None
     model: bool = True
 
 
-Instruction: TypeAlias = Pass | DenseFit | PassFit | Gather | LearnKernel | FitResiduals | Save
+Instruction: TypeAlias = (
+    Pass | DenseFit | PassFit | Gather | LearnKernel | LeaveGroupsOut | FitResiduals | Save
+)
 T = TypeVar("T")
 Steps: TypeAlias = Generator[tuple[Instruction, ...], tuple[Any, ...], T]
 """A part of a step: it yields instructions, is sent the answers, and returns a result."""

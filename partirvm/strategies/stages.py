@@ -20,6 +20,7 @@ from typing import Any, cast
 import numpy as np
 
 from partirvm.core.diagnostics import to_json
+from partirvm.core.groups import GroupedRows
 from partirvm.core.left_out import LeftOut, left_out_of
 from partirvm.core.pruning import least_loss
 from partirvm.core.scores import ClassScores, Scores
@@ -27,9 +28,10 @@ from partirvm.core.termination import StopRule, Termination
 from partirvm.core.updates import without
 from partirvm.kernels.design import NONE, Design
 from partirvm.likelihoods.classes import CLASS_GAIN
-from partirvm.likelihoods.gaussian import left_out_diagnostics
+from partirvm.likelihoods.gaussian import calibrated_by_groups, left_out_diagnostics
 from partirvm.likelihoods.noise_fit import CONSTANT, LOCAL, FittedNoise, NoiseFit, noise_sample
 from partirvm.likelihoods.passes import ScorePass
+from partirvm.local.known_groups import KnownGroups
 from partirvm.planning.memory import trial_bytes
 from partirvm.spec.entries import Record
 from partirvm.spec.problem import Fit, Options, Problem, survivors
@@ -38,6 +40,7 @@ from partirvm.strategies.instructions import (
     FitResiduals,
     Gather,
     LearnKernel,
+    LeaveGroupsOut,
     ResidualsFitted,
     Save,
     Steps,
@@ -287,16 +290,45 @@ def residuals(state: RoundsState, *, last: bool) -> Steps[list[Any]]:
 
 
 def settled(state: RoundsState) -> Steps[RoundsState]:
-    """Settle the noise of a last fit, and then request its local residuals."""
+    """Settle the noise of a last fit, leave out groups, if there are any, and then request its
+    local residuals."""
     state, left_out = yield from with_noise(state)
-    if not left_out or state.options.residual == "none":
+    groups = state.problem.groups
+    if not left_out:
         return state
     try:
-        (local,) = yield (FitResiduals(state.design, state.fit, left_out, state.options),)
+        if groups is not None:
+            state = yield from with_groups_left_out(state, groups, left_out)
+        if state.options.residual == "none":
+            return state
+        request = FitResiduals(state.design, state.fit, left_out, state.options, groups=groups)
+        (local,) = yield (request,)
     except Stopped:
         yield from saved(replace(state, scores=None), "early")
         raise
     return replace(state, local=local)
+
+
+def with_groups_left_out(
+    state: RoundsState, groups: GroupedRows, rows: tuple[LeftOut, ...]
+) -> Steps[RoundsState]:
+    """Calibrate a fit of one target for rows of new groups.
+
+    Args:
+        state: the settled fit
+        groups: rows that are left out by groups
+        rows: errors of rows that were left out one by one, for each target
+    """
+    problem = state.problem
+    if problem.n_targets > 1:
+        return state
+    least = problem.left_out_square
+    (by_target,) = yield (LeaveGroupsOut(state.design, state.fit, groups, least),)
+    left_out = tuple(
+        of_groups.different_from(of_rows)
+        for of_groups, of_rows in zip(by_target, rows, strict=True)
+    )
+    return replace(state, fit=calibrated_by_groups(state.fit, left_out))
 
 
 def corrected(state: RoundsState) -> Steps[float]:
@@ -379,16 +411,33 @@ def scored(state: RoundsState) -> Steps[RoundsState]:
 def saved(state: RoundsState, kind: str, end: Termination | None = None) -> Steps[RoundsState]:
     """Save the model with a history line; ``end`` is the reason for ending if the run ends here."""
     kind = "early" if kind == "final" and state.options.last_rows != "full" else kind
+    known = known_groups(state)
     yield (
         Save(
             state.design,
             state.fit,
             line_of(state, kind=kind),
             state.options.moderate,
-            state.local.residuals,
+            state.local.residuals if known is None else state.local.residuals_of_new_groups,
+            known,
         ),
     )
     return replace(state, end=state.reason if end is Termination.CONVERGED else end)
+
+
+def known_groups(state: RoundsState) -> KnownGroups | None:
+    """Return how rows of known groups are predicted; None if no groups were left out."""
+    groups = state.problem.groups
+    calibration = getattr(state.fit, "of_known_groups", None)
+    if groups is None or calibration is None:
+        return None
+    scales = state.problem.empty.scaling.t_scale
+    return KnownGroups(
+        groups.known,
+        float(scales[0] ** 2 * calibration.noise_variance),
+        calibration,
+        state.local.residuals,
+    )
 
 
 def line_of(state: RoundsState, **facts: Any) -> Record:

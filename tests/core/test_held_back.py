@@ -14,6 +14,7 @@ from partirvm.core.held_back import (
     keeps_nearly_all,
     last_left_out,
     level_halves,
+    new_groups_last,
     search_splits,
 )
 
@@ -92,3 +93,61 @@ def test_a_random_fifth_of_the_rows_judges_a_model():
     assert judging(rows).sum() == 100
     assert not np.array_equal(rows, compared_rows(10_000, 500, 1))
     assert len(compared_rows(300, 500, 0)) == 300
+
+
+GROUPS = np.random.default_rng(2).integers(0, 40, len(ROWS)) * 7 - 3
+"""The groups of ``ROWS``."""
+
+OF_ROW = dict(zip(ROWS.tolist(), GROUPS.tolist(), strict=True))
+
+GROUP_ORDER = new_groups_last(ORDER, np.array([OF_ROW[row] for row in ORDER.tolist()]))
+
+ORDER_GROUPS = np.array([OF_ROW[row] for row in GROUP_ORDER.tolist()])
+
+
+@pytest.mark.parametrize(
+    ("splits", "groups"),
+    [
+        (search_splits(GROUP_ORDER, 300, ORDER_GROUPS), OF_ROW),
+        (search_splits(GROUP_ORDER, 700, ORDER_GROUPS), OF_ROW),
+        ([equal_split(GROUP_ORDER, 300, ORDER_GROUPS)], OF_ROW),
+        ([equal_split(GROUP_ORDER, 900, ORDER_GROUPS)], OF_ROW),
+        ([last_left_out(GROUP_ORDER, 100, 0.25, ORDER_GROUPS)], OF_ROW),
+        ([last_left_out(GROUP_ORDER, 900, 0.25, ORDER_GROUPS)], OF_ROW),
+        (alternate_halves(ROWS, GROUPS), dict(enumerate(GROUPS.tolist()))),
+    ],
+    ids=["one split", "folds", "equal", "equal, most", "last", "last quarter", "halves"],
+)
+def test_no_group_is_used_for_both_learning_and_judging(splits, groups):
+    for split in splits:
+        known, new = ({groups[row] for row in part.tolist()} for part in split)
+        assert known
+        assert new
+        assert not known & new
+
+
+@pytest.mark.parametrize("n_groups", [2, 3, 9, 40, 500])
+@pytest.mark.parametrize("largest", [1, 300])
+def test_folds_consist_of_whole_groups(n_groups, largest):
+    """However many groups there are, and even if one is far larger than the others."""
+    groups = np.concatenate([np.arange(n_groups), np.zeros(largest, int), np.arange(n_groups)])
+    folds = folds_of(np.arange(len(groups)), groups)
+    assert len(folds) == min(FOLDS, n_groups)
+    assert np.array_equal(np.sort(np.concatenate(folds)), np.arange(len(groups)))
+    codes = np.concatenate([np.unique(groups[fold]) for fold in folds])
+    assert len(np.unique(codes)) == len(codes) == n_groups
+    is_new = judging(np.arange(len(groups)), groups)
+    assert 0 < is_new.sum() < len(groups)
+    assert not np.intersect1d(groups[is_new], groups[~is_new]).size
+
+
+@pytest.mark.parametrize("sizes", [[5] * 40, [100, 1], [1, 100], [3, 50, 2, 50, 7], [1] * 200])
+def test_the_last_quarter_of_an_order_has_its_own_groups(sizes):
+    groups = np.repeat(np.arange(len(sizes)), sizes)
+    order = np.random.default_rng(0).permutation(len(groups))
+    arranged = groups[new_groups_last(order, groups[order])]
+    for first in range(1, len(groups)):
+        if not np.intersect1d(arranged[:first], arranged[first:]).size:
+            break
+    assert 0 < first < len(groups)
+    assert sorted(arranged) == sorted(groups)

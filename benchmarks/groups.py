@@ -1,0 +1,268 @@
+"""Coverage of 95 % intervals for rows of new and of known groups, with and without ``groups=``.
+
+    python -m benchmarks.groups [--data DIR] [--seeds 2] [NAME ...]
+
+Two thirds of the groups teach, without a fifth of their rows, which judge as rows of known groups;
+the other groups are new. Columns: rows and groups that teach; coverage at new and at known groups
+and RMSE ÷ sd(y) of the fit without groups, then of the fit with groups, then the ratio of their
+CPU seconds. Seven sets are made here. Public ones are read from DIR (``NAME.npz`` with X and y):
+the UCI sets Seoul bike sharing (rentals by day) and appliances energy (by day), ETOPO elevations
+(20-minute grid, blocks of ten degrees) and New York green taxi trips (by pickup zone).
+"""
+
+import argparse
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.random import default_rng
+
+from partirvm import RVMRegressor
+from partirvm.types import Bool, Float, Int
+
+
+class GroupedSet(NamedTuple):
+    """Rows with groups.
+
+    Attributes:
+        X: inputs (n, d)
+        y: targets (n,)
+        groups: groups (n,)
+    """
+
+    X: Float
+    y: Float
+    groups: Int
+
+
+def stations(seed: int) -> GroupedSet:
+    """60 stations of 40 rows: coordinates, a smooth field, and an effect of each station."""
+    rng = default_rng(seed)
+    place = rng.uniform(0, 10, (60, 2))
+    effect = np.sin(place[:, 0]) + 0.5 * np.cos(place[:, 1]) + 0.5 * rng.standard_normal(60)
+    g = np.repeat(np.arange(60), 40)
+    t = rng.uniform(0, 1, 2400)
+    y = effect[g] + np.sin(2 * np.pi * t) + 0.1 * rng.standard_normal(2400)
+    return GroupedSet(np.column_stack([place[g], t]), y, g)
+
+
+def patients(seed: int) -> GroupedSet:
+    """120 patients of 5 to 20 visits: age, weight and sex, an intercept and a slope of each."""
+    rng = default_rng(seed)
+    g = np.repeat(np.arange(120), rng.integers(5, 21, 120))
+    age = rng.uniform(20, 80, 120)[g]
+    weight = (70 + 12 * rng.standard_normal(120))[g]
+    sex = rng.integers(0, 2, 120)[g].astype(float)
+    t = rng.uniform(0, 5, len(g))
+    own = rng.standard_normal((120, 2))[g]
+    y = 0.03 * age + 0.02 * weight + 0.5 * sex + 0.8 * own[:, 0] + (0.3 + 0.2 * own[:, 1]) * t
+    return GroupedSet(
+        np.column_stack([age, weight, sex, t]), y + 0.3 * rng.standard_normal(len(g)), g
+    )
+
+
+def shops(seed: int) -> GroupedSet:
+    """50 shops of 40 weeks: size, region, price and season, an effect of each shop."""
+    rng = default_rng(seed)
+    g = np.repeat(np.arange(50), 40)
+    week = np.tile(np.arange(40), 50)
+    size = rng.uniform(1, 5, 50)[g]
+    region = rng.integers(0, 4, 50)[g]
+    price = rng.uniform(0.8, 1.2, 2000)
+    own = 0.4 * rng.standard_normal(50)[g]
+    season = np.sin(2 * np.pi * week / 26) * np.array([0.2, 0.5, 0.8, 1.0])[region]
+    y = np.log(size) + season - 2 * (price - 1) + own + 0.15 * rng.standard_normal(2000)
+    return GroupedSet(np.column_stack([size, region, price, week]), y, g)
+
+
+def batches(seed: int) -> GroupedSet:
+    """40 batches of 40 parts; no feature says which batch a part is from."""
+    rng = default_rng(seed)
+    g = np.repeat(np.arange(40), 40)
+    X = rng.uniform(-2, 2, (1600, 4))
+    own = 0.5 * rng.standard_normal(40)[g]
+    y = np.sin(2 * X[:, 0]) + X[:, 1] * X[:, 2] / 2 + own + 0.2 * rng.standard_normal(1600)
+    return GroupedSet(X, y, g)
+
+
+def machines(seed: int) -> GroupedSet:
+    """24 machines of 80 runs: two settings of each machine, speed and load, whose effect differs
+    between machines."""
+    rng = default_rng(seed)
+    g = np.repeat(np.arange(24), 80)
+    settings = rng.uniform(-1, 1, (24, 2))[g]
+    speed = rng.uniform(-1, 1, 1920)
+    load = rng.uniform(-1, 1, 1920)
+    own = rng.standard_normal((24, 2))[g]
+    y = settings[:, 0] + np.sin(3 * speed) + 0.5 * load * (1 + 0.5 * own[:, 0]) + 0.3 * own[:, 1]
+    return GroupedSet(
+        np.column_stack([settings, speed, load]), y + 0.1 * rng.standard_normal(1920), g
+    )
+
+
+def weather_days(seed: int) -> GroupedSet:
+    """90 days of 24 hours: hour, temperature and wind, and an effect of each day."""
+    rng = default_rng(seed)
+    g = np.repeat(np.arange(90), 24)
+    hour = np.tile(np.arange(24), 90)
+    warm = rng.standard_normal(90)[g]
+    temperature = 10 + 5 * warm + 4 * np.sin(np.pi * (hour - 8) / 12)
+    wind = np.abs(rng.standard_normal(90)[g] + 0.5 * rng.standard_normal(2160))
+    y = 0.1 * temperature - 0.3 * wind + np.cos(np.pi * hour / 6) + 0.4 * rng.standard_normal(90)[g]
+    return GroupedSet(
+        np.column_stack([hour, temperature, wind]), y + 0.2 * rng.standard_normal(2160), g
+    )
+
+
+def no_effect(seed: int) -> GroupedSet:
+    """30 groups of 50 rows of a smooth function, without effects of groups."""
+    rng = default_rng(seed)
+    X = rng.uniform(-2, 2, (1500, 3))
+    y = np.sin(2 * X[:, 0]) + 0.5 * X[:, 1] ** 2 + 0.05 * rng.standard_normal(1500)
+    return GroupedSet(X, y, np.repeat(np.arange(30), 50))
+
+
+def _read(folder: Path, name: str) -> tuple[Float, Float]:
+    """Return X and y of a public set."""
+    with np.load(folder / f"{name}.npz", allow_pickle=True) as arrays:
+        return np.asarray(arrays["X"], dtype=np.float64), np.asarray(arrays["y"], dtype=np.float64)
+
+
+def _of_groups(X: Float, y: Float, groups: Int, seed: int, n_groups: int, most: int) -> GroupedSet:
+    """Return rows of random groups.
+
+    Args:
+        X: inputs (N, d)
+        y: targets (N,)
+        groups: groups (N,)
+        seed: draws groups and rows
+        n_groups: number of groups
+        most: maximum number of rows of a group
+    """
+    rng = default_rng(seed)
+    codes = np.unique(groups)
+    chosen = rng.choice(codes, min(n_groups, len(codes)), replace=False)
+    rows = [rng.permutation(np.flatnonzero(groups == code))[:most] for code in chosen]
+    places = np.sort(np.concatenate(rows))
+    return GroupedSet(X[places], y[places], groups[places])
+
+
+def seoul_bike(folder: Path, seed: int) -> GroupedSet:
+    """Rentals per hour on 90 days."""
+    X, y = _read(folder, "seoul_bike")
+    return _of_groups(X, np.sqrt(y), np.arange(len(y)) // 24, seed, 90, 24)
+
+
+def appliances(folder: Path, seed: int) -> GroupedSet:
+    """Logarithm of the energy per ten minutes on 100 days, 20 rows of each."""
+    X, y = _read(folder, "appliances")
+    return _of_groups(X, np.log(y), np.arange(len(y)) // 144, seed, 100, 20)
+
+
+def etopo(folder: Path, seed: int) -> GroupedSet:
+    """Elevations in 60 blocks of ten degrees, 30 rows of each."""
+    X, y = _read(folder, "etopo20")
+    blocks = np.floor(X / 10).astype(np.int64)
+    return _of_groups(X, y, 1000 * blocks[:, 0] + blocks[:, 1], seed, 60, 30)
+
+
+def taxi(folder: Path, seed: int) -> GroupedSet:
+    """Trips from 90 zones, at most 30 from each; the zones of pickup and arrival are no features."""
+    X, y = _read(folder, "nyc_green_taxi")
+    return _of_groups(X[:, :-2], y, X[:, -2].astype(np.int64), seed, 90, 30)
+
+
+MADE: dict[str, Callable[[int], GroupedSet]] = {
+    function.__name__: function
+    for function in (stations, patients, shops, batches, machines, weather_days, no_effect)
+}
+
+PUBLIC: dict[str, Callable[[Path, int], GroupedSet]] = {
+    function.__name__: function for function in (seoul_bike, appliances, etopo, taxi)
+}
+
+
+class Judged(NamedTuple):
+    """Figures of one fit.
+
+    Attributes:
+        new: coverage at new groups
+        known: coverage at known groups
+        rmse_new: RMSE ÷ sd(y) at new groups
+        rmse_known: RMSE ÷ sd(y) at known groups
+        seconds: CPU seconds of the fit
+        warned: True if a warning names the groups
+    """
+
+    new: float
+    known: float
+    rmse_new: float
+    rmse_known: float
+    seconds: float
+    warned: bool
+
+
+def judged(rows: GroupedSet, teaches: Bool, is_new: Bool, *, with_groups: bool) -> Judged:
+    """Fit to the rows that teach, and judge intervals at rows of new and of known groups."""
+    known = ~teaches & ~is_new
+    began = time.process_time()
+    given = {"groups": rows.groups[teaches]} if with_groups else {}
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model = RVMRegressor(random_state=0).fit(rows.X[teaches], rows.y[teaches], **given)
+    seconds = time.process_time() - began
+    deviation = float(rows.y[teaches].std())
+    figures = list[float]()
+    for at in (is_new, known):
+        of_rows = {"groups": rows.groups[at]} if with_groups and at is known else {}
+        lower, upper = model.predict_interval(rows.X[at], **of_rows)
+        covered = (lower <= rows.y[at]) & (rows.y[at] <= upper)
+        errors = model.predict(rows.X[at], **of_rows) - rows.y[at]
+        figures += [float(covered.mean()), float(np.sqrt(np.mean(errors**2))) / deviation]
+    new, rmse_new, of_known, rmse_known = figures
+    warned = any("groups" in str(warning.message) for warning in caught)
+    return Judged(new, of_known, rmse_new, rmse_known, seconds, warned)
+
+
+def split(rows: GroupedSet, seed: int) -> tuple[Bool, Bool]:
+    """Return masks (n,) of the rows that teach and of the rows of new groups."""
+    rng = default_rng([seed, 1])
+    codes = np.unique(rows.groups)
+    new = rng.choice(codes, len(codes) // 3, replace=False)
+    is_new = np.isin(rows.groups, new)
+    return ~is_new & (rng.random(len(rows.y)) >= 0.2), is_new
+
+
+def main() -> None:
+    """Print a line for each set and seed."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("names", nargs="*", help="names of sets, by default all")
+    parser.add_argument("--data", type=Path, help="folder of the public sets")
+    parser.add_argument("--seeds", type=int, default=1, help="number of draws of each set")
+    options = parser.parse_args()
+    names = options.names or [*MADE, *(PUBLIC if options.data else ())]
+    print(
+        "set            rows groups | new   known rmse rmse  warned | new   known rmse rmse  time"
+    )
+    for name in names:
+        for seed in range(options.seeds):
+            rows = MADE[name](seed) if name in MADE else PUBLIC[name](options.data, seed)
+            teaches, is_new = split(rows, seed)
+            plain = judged(rows, teaches, is_new, with_groups=False)
+            grouped = judged(rows, teaches, is_new, with_groups=True)
+            count = len(np.unique(rows.groups[teaches]))
+            print(
+                f"{name:14} {teaches.sum():4} {count:6} | "
+                f"{plain.new:.3f} {plain.known:.3f} {plain.rmse_new:.2f} {plain.rmse_known:.3f} "
+                f"{plain.warned!s:6} | "
+                f"{grouped.new:.3f} {grouped.known:.3f} {grouped.rmse_new:.2f} "
+                f"{grouped.rmse_known:.3f} {grouped.seconds / plain.seconds:.2f}",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main()

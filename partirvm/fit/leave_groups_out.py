@@ -1,0 +1,118 @@
+"""Leave groups of rows out of a fit: the instruction ``LeaveGroupsOut``.
+
+The rows are read once; there are at most ``LEFT_OUT_ROWS`` of them. Their design is in memory for
+a batch of groups at a time.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+
+from partirvm.core.left_out import LeftOut
+from partirvm.core.left_out_groups import GroupedDesign, TargetFit, in_order, left_out_groups
+from partirvm.data.source import Tile
+from partirvm.fit.residual_rows import ResidualReader
+from partirvm.kernels.design import TEMPER, Design
+from partirvm.strategies.instructions import LeaveGroupsOut
+from partirvm.types import PANEL_ROWS, Float, Int
+
+BATCH_ROWS = 4 * PANEL_ROWS
+"""Approximate number of rows whose design is in memory at the same time."""
+
+
+def leave_groups_out(request: LeaveGroupsOut, reader: ResidualReader) -> tuple[LeftOut, ...]:
+    """Return the errors of each target on groups that are left out of a fit."""
+    tile = reader.tile(request.groups.rows)
+    owners = owners_of(request.design, reader)
+    batches = request.groups.batches(BATCH_ROWS)
+    nearest = None
+    if len(batches) > 1:
+        nearest = np.zeros(request.design.n_columns)
+        for rows in batches:
+            design = grouped_design(request, tile.take(rows, 0), rows, owners)
+            nearest = np.maximum(nearest, design.nearest())
+            reader.progress()
+    fits = target_fits(request, tile)
+    parts: list[list[LeftOut]] = [[] for _ in fits]
+    for rows in batches:
+        design = grouped_design(request, tile.take(rows, 0), rows, owners)
+        for fit, of_target in zip(fits, parts, strict=True):
+            reader.progress()
+            of_batch = replace(fit, target=fit.target[rows])
+            of_target.append(left_out_groups(design, of_batch, nearest))
+    return tuple(map(in_order, parts))
+
+
+def target_fits(request: LeaveGroupsOut, tile: Tile) -> list[TargetFit]:
+    """Return the fit of each target, with the targets of the tile's rows."""
+    targets = request.design.scaling.targets(tile.t)
+    betas = np.atleast_1d(request.fit.beta).tolist()
+    posteriors = request.fit.posterior.targets or (request.fit.posterior,)
+    return [
+        TargetFit(
+            targets[:, target],
+            posterior.mean,
+            posterior.root(),
+            request.fit.alpha,
+            betas[target],
+            request.least_square,
+        )
+        for target, posterior in enumerate(posteriors)
+    ]
+
+
+def grouped_design(request: LeaveGroupsOut, tile: Tile, rows: Int, owners: Int) -> GroupedDesign:
+    """Return the design at some left-out rows.
+
+    Args:
+        request: the fit and all left-out rows
+        tile: the rows
+        rows: positions of the rows among all left-out rows (n,)
+        owners: groups of the columns (M,), −1 for leading ones
+    """
+    design = request.design
+    groups = request.groups.take(rows)
+    X = without_own_levels(tile.X, groups.codes, design.scaling.embedded)
+    block = np.empty((len(X), design.n_columns))
+    factor = np.empty(len(X))
+    for start in range(0, len(X), PANEL_ROWS):
+        panel = slice(start, start + PANEL_ROWS)
+        block[panel] = design.block(X[panel])
+        factor[panel] = design.noise_factor(X[panel])
+    weights = np.ones(len(X)) if tile.weights is None else tile.weights
+    return GroupedDesign(
+        block,
+        groups,
+        owners,
+        design.n_leading + np.arange(len(design.rows)),
+        np.concatenate([np.full(design.n_leading, np.inf), design.peaks()]),
+        weights * factor ** (-TEMPER) if design.weighs_rows else weights,
+        weights / factor,
+    )
+
+
+def owners_of(design: Design, reader: ResidualReader) -> Int:
+    """Return the groups of all columns (M,), −1 for leading ones."""
+    owners = np.full(design.n_columns, -1)
+    if len(design.rows):
+        rows, places = np.unique(design.rows, return_inverse=True)
+        codes = reader.tile(rows).groups
+        assert codes is not None
+        owners[design.n_leading :] = codes[places]
+    return owners
+
+
+def without_own_levels(X: Float, groups: Int, embedded: list[int]) -> Float:
+    """Return inputs X (n, d) whose ``embedded`` features are missing where only the row's group
+    has the level: without the group, nothing is known of its effect.
+
+    ``groups`` (n,) are the codes of the rows' groups.
+    """
+    alone = X.copy()
+    for feature in embedded:
+        levels = np.floor(X[:, feature])
+        of_level = np.unique(np.column_stack([levels, groups]), axis=0)
+        values, counts = np.unique(of_level[:, 0], return_counts=True)
+        is_own = np.isin(levels, values[counts == 1])
+        alone[is_own, feature] = np.nan
+    return alone

@@ -1,0 +1,79 @@
+"""Jobs on data with groups: models equal those of estimators, and resumes know the groups."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+from partirvm import RVMRegressor, ingest, load_model, open_job, submit
+from partirvm.data.row_groups import label_codes
+from partirvm.predict.prediction import predict
+
+pytestmark = pytest.mark.filterwarnings("ignore:.* far from every relevance vector")
+
+
+@pytest.fixture
+def rows():
+    rng = np.random.default_rng(0)
+    groups = np.repeat(np.arange(30), 10)
+    X = np.column_stack([rng.uniform(-1, 1, 30)[groups], rng.uniform(-1, 1, 300)])
+    y = np.sin(2 * X[:, 1]) + rng.standard_normal(30)[groups] + 0.1 * rng.standard_normal(300)
+    return X, y, groups
+
+
+def frame(rows):
+    import pandas as pd
+
+    X, y, groups = rows
+    return pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "group": groups, "y": y})
+
+
+def estimator(**options):
+    return RVMRegressor(gamma=1.0, reference="none", random_state=0, **options)
+
+
+def test_a_job_fits_like_an_estimator(rows, tmp_path):
+    """The shuffled rows of DATA and of arrays with the same seed are the same, so are the bits."""
+    X, y, groups = rows
+    ingest(frame(rows), tmp_path / "data.zarr", target="y", groups="group")
+    job = submit(estimator(), str(tmp_path / "data.zarr"), str(tmp_path / "job"))
+    job.wait()
+    model = job.model()
+    expected = estimator().fit(X, y, groups=groups).model_
+    assert_array_equal(model.known.codes, np.unique(label_codes(groups, 300)))
+    for mine, theirs in zip(model.predict(X, True), expected.predict(X, True), strict=True):
+        assert_array_equal(mine, theirs)
+    known = model.of_known_groups(), expected.of_known_groups()
+    assert_array_equal(*(one.predict(X, True)[1] for one in known))
+    read = load_model(tmp_path / "job")
+    assert_array_equal(read.predict(X, True)[1], model.predict(X, True)[1])
+
+
+def test_predictions_take_groups_from_the_data(rows, tmp_path):
+    """Rows of known groups get the smaller uncertainty, those of a new group do not."""
+    import pandas as pd
+
+    data = frame(rows)
+    train = ingest(data, tmp_path / "data.zarr", target="y", groups="group")
+    job = submit(estimator(), str(tmp_path / "data.zarr"), str(tmp_path / "job"))
+    job.wait()
+    new = data.assign(group=[0] * 150 + [999] * 150)
+    ingest(new, tmp_path / "new.zarr", like=train, groups="group", shuffle=None)
+    predict(str(tmp_path / "job"), str(tmp_path / "new.zarr"), str(tmp_path / "out.csv"))
+    std = pd.read_csv(tmp_path / "out.csv")["std"].to_numpy()
+    model = job.model()
+    new_std = model.predict(rows[0], True)[1]
+    assert_array_equal(std[150:], new_std[150:])
+    assert_array_equal(std[:150], model.of_known_groups().predict(rows[0], True)[1][:150])
+    assert np.all(std[:150] < new_std[:150])
+
+
+def test_an_update_leaves_out_the_groups_of_all_rows(rows, tmp_path):
+    data = frame(rows)
+    ingest(data[:200], tmp_path / "data.zarr", target="y", groups="group")
+    job = submit(estimator(), str(tmp_path / "data.zarr"), str(tmp_path / "job"))
+    job.wait()
+    assert len(job.model().known.codes) == 20
+    ingest(data[200:], tmp_path / "data.zarr", append=True)
+    job = open_job(str(tmp_path / "job")).update()
+    job.wait()
+    assert len(job.model().known.codes) == 30
