@@ -5,6 +5,7 @@ coordinates.
 learns it.
 """
 
+from partirvm.kernels.anova import Anova
 from partirvm.kernels.base import KERNELS, Family, Kernel, NoKernel, kernel_from_spec
 from partirvm.kernels.composed import OnColumns, Product, Several, Sum
 from partirvm.kernels.functions import FunctionKernel
@@ -13,7 +14,7 @@ from partirvm.kernels.radial import Directions, Gaussian, Matern32, Matern52
 
 WITH_GAMMA: dict[str, type[Family]] = {
     family.name: family
-    for family in (Gaussian, Laplacian, Matern32, Matern52, Polynomial, Categorical)
+    for family in (Gaussian, Laplacian, Matern32, Matern52, Polynomial, Categorical, Anova)
 }
 """Kernels that are fully specified by a name and gamma."""
 
