@@ -48,6 +48,7 @@ _MODULES = {name: f"partirvm.{module}" for module, names in _HOMES.items() for n
 
 __all__ = [
     "AlphaPrior",
+    "Anova",
     "Categorical",
     "DiagnosticsDisplay",
     "FitCallback",

@@ -75,7 +75,9 @@ def anova(shares, of_feature, order=None):
     def twin(X, Z):
         terms = [a * of_feature(X[:, [j]], Z[:, [j]], j) for j, a in enumerate(shares)]
         products = (np.prod([terms[j] for j in each], axis=0) for each in subsets(shares, order))
-        return sum(products) / sum(np.prod([shares[j] for j in each]) for each in subsets(shares, order))
+        return sum(products) / sum(
+            np.prod([shares[j] for j in each]) for each in subsets(shares, order)
+        )
 
     return twin
 
@@ -203,7 +205,9 @@ CASES = [
     falling(
         "anova, laplacian, tiny shares",
         Anova(WIDTHS, (1e-12, 2e-12, 5e-13), base="laplacian"),
-        anova((1e-12, 2e-12, 5e-13), lambda X, Z, j: laplacian_kernel(X, Z, WIDTHS[j] or 1e-300), 1),
+        anova(
+            (1e-12, 2e-12, 5e-13), lambda X, Z, j: laplacian_kernel(X, Z, WIDTHS[j] or 1e-300), 1
+        ),
         tuple(WIDTHS * portions((1e-12, 2e-12, 5e-13))),
     ),
     falling(

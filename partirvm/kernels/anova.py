@@ -135,7 +135,7 @@ class LevelFactor(Factor):
         work[...] = 0.0
 
     def by_width(self, differences: Float, values: Float) -> Float:
-        return -self.gamma * values * (differences != 0.0)
+        return np.asarray(-self.gamma * values * (differences != 0.0))
 
 
 class Interactions:
@@ -371,13 +371,14 @@ class Anova(Family, name="anova", form=PreparedAnova):
 
     Its functions are sums of effects of single features and of their interactions. The share a_j
     sets how much of feature j's effect interacts: with small shares, the function is a sum of
-    functions of one feature each; with large shares, it is a joint function of all features. See
+    functions of one feature each; with large shares, it is a joint function of all features. gamma
+    is the inverse squared width of each k_j; "scale" is 1 divided by the feature's variance. See
     Duvenaud, Nickisch & Rasmussen (2011), "Additive Gaussian processes".
 
     Parameters
     ----------
     gamma, multiples, metric : optional
-        As for ``Gaussian``; the width applies to each feature's own kernel k_j.
+        As for ``Gaussian``.
     shares : float or sequence of float, default=()
         Shares a_j ≥ 0: one number for all features or one per feature; a feature with share 0 has
         no effect. Without any, each share is 1/d, and learning a width per feature also learns the
@@ -510,6 +511,22 @@ class Anova(Family, name="anova", form=PreparedAnova):
     def per_feature(self, n_features: int) -> Self:
         shares = tuple(self.shares_of(n_features).tolist())
         return replace(super().per_feature(n_features), shares=shares)
+
+    def on(self, places: Int, widths: Float, shares: Float) -> Self:
+        """Return the kernel of some features alone.
+
+        Args:
+            places: positions of the features, (r,)
+            widths: their gammas, (r,)
+            shares: (r,)
+        """
+        coded = [place for place, j in enumerate(places.tolist()) if j in self.categorical]
+        return replace(
+            self,
+            gamma=tuple(widths.tolist()),
+            shares=tuple(shares.tolist()),
+            categorical=tuple(coded),
+        )
 
     def without_weak(self, least: float, value: float) -> Self:
         """Return the kernel without the features whose relevance is below the fraction ``least`` of

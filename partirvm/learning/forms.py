@@ -356,6 +356,7 @@ def _names(kernel: Kernel, features: Sequence[str]) -> list[str]:
     if isinstance(kernel, Family):
         several = {f"gamma[{j}]": f"gamma of {name}" for j, name in enumerate(features)}
         several |= {"gamma": f"gamma of {features[0]}"} if len(features) == 1 else {}
+        several |= {f"shares[{j}]": f"share of {name}" for j, name in enumerate(features)}
         return [several.get(name, name) for name in names]
     if isinstance(kernel, OnColumns):
         features = [features[j] for j in kernel.columns]
