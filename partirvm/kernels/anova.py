@@ -44,6 +44,12 @@ from partirvm.kernels.radial import RadialKernel
 from partirvm.options.constraints import Check, near
 from partirvm.types import Float, Int
 
+PAIRS = 4096
+"""Number of pairs of points of a triangle that are computed together."""
+
+KEPT = 1 << 22
+"""Maximum number of values k_j that a triangle keeps: 32 MiB."""
+
 SIZE = 128
 """Number of columns of a piece, which are computed together."""
 
@@ -230,99 +236,148 @@ class Distinct(NamedTuple):
         return cls(values, places) if len(values) <= most else cls(coordinates, None)
 
 
-class PreparedAnova(PreparedKernel):
-    """An ANOVA kernel prepared for m centres.
+class ActiveFeatures:
+    """The features of an ANOVA kernel that have a share, and what its derivatives have in common.
 
-    ``active`` (p,) are the features with a share, ``factors`` and ``shares`` (p,) theirs,
-    ``centres`` (p, m) the centres' coordinates, and ``total`` the value of S at a centre.
+    ``places`` (p,) are their positions, ``factors`` and ``shares`` (p,) theirs, and ``total`` is S
+    at x = z.
     """
 
-    def __init__(self, kernel: "Anova", centres: Float, origin: Float | None) -> None:
-        d = centres.shape[1]
-        shares = kernel.shares_of(d)
+    def __init__(self, kernel: "Anova", n_features: int) -> None:
+        shares = kernel.shares_of(n_features)
         self.kernel = kernel
-        self.active = np.flatnonzero(shares)
-        self.shares = shares[self.active]
-        self.factors = [kernel.factor(d, j) for j in self.active.tolist()]
-        self.origin = origin_of(centres, origin)
-        self.centres = self._coordinates(centres)
+        self.n_features = n_features
+        self.places = np.flatnonzero(shares)
+        self.shares = shares[self.places]
+        self.factors = [kernel.factor(n_features, j) for j in self.places.tolist()]
         self.total = float(total_of(self.shares[:, None], kernel.order)[0])
 
+    def coordinates(self, points: Float, origin: Float) -> Float:
+        """Return the coordinates (p, n) of points (n, d), measured from ``origin`` (d,)."""
+        coordinates = np.empty((len(self.places), len(points)))
+        for place, (j, factor) in enumerate(zip(self.places.tolist(), self.factors, strict=True)):
+            coordinates[place] = points[:, j]
+            if not isinstance(factor, LevelFactor):
+                coordinates[place] -= origin[j]
+                coordinates[place] *= factor.root
+        return coordinates
+
+    def values(self, differences: Float) -> Float:
+        """Return the values k_j (p, …) for differences of coordinates (p, …)."""
+        values = differences.copy()
+        for factor, of_feature in zip(self.factors, values, strict=True):
+            factor.value(of_feature)
+        return values
+
+    def terms(self, values: Float) -> Float:
+        """Return the terms a_j k_j (p, …)."""
+        return self.shares.reshape(-1, *[1] * (values.ndim - 1)) * values
+
+    def sums(self, differences: Float, values: Float, weights: Float) -> Float:
+        """Return the sums of weights times ∂S/∂ log gamma_j and ∂S/∂ log a_j, (2, p).
+
+        Args:
+            differences: of coordinates, (p, …)
+            values: k_j, (p, …)
+            weights: (…)
+        """
+        terms = self.terms(values)
+        slopes = slopes_of(terms, self.kernel.order)
+        slopes *= weights
+        sums = np.empty((2, len(self.places)))
+        for place, factor in enumerate(self.factors):
+            steps = factor.by_width(differences[place], values[place])
+            sums[0, place] = self.shares[place] * np.vdot(slopes[place], steps)
+            sums[1, place] = np.vdot(slopes[place], terms[place])
+        return sums
+
+    def gradient(self, sums: Float, of_values: float) -> Float:
+        """Return the weighted sums of ∂k/∂ log parameter for k = S/S(a).
+
+        These are ∂S/∂ log gamma_j / S(a) and (∂S/∂ log a_j − k ∂S(a)/∂ log a_j) / S(a).
+
+        Args:
+            sums: as ``sums`` returns them, (2, p)
+            of_values: the sum of weights times k
+        """
+        peaks = self.shares * slopes_of(self.shares[:, None], self.kernel.order)[:, 0]
+        of_features = np.zeros((2, self.n_features))
+        of_features[:, self.places] = sums
+        of_features[1, self.places] -= of_values * peaks
+        of_features /= self.total
+        return np.concatenate(
+            [self.kernel.shared(of_features[0]), self.kernel.of_shares(of_features[1])]
+        )
+
+
+class PreparedAnova(PreparedKernel):
+    """An ANOVA kernel prepared for m centres, whose coordinates are ``centres`` (p, m)."""
+
+    def __init__(self, kernel: "Anova", centres: Float, origin: Float | None) -> None:
+        self.features = ActiveFeatures(kernel, centres.shape[1])
+        self.order = kernel.order
+        self.origin = origin_of(centres, origin)
+        self.centres = self.features.coordinates(centres, self.origin)
+
     def __call__(self, points: Float, out: Float) -> None:
-        features = [Distinct.of(coordinates) for coordinates in self._coordinates(points)]
+        coordinates = self.features.coordinates(points, self.origin)
+        points_by_feature = [Distinct.of(of_feature) for of_feature in coordinates]
 
         def write(group: slice, work: Float) -> None:
-            self._fill(features, group, work)
+            self._fill(points_by_feature, group, work)
 
         by_groups(out, write, SIZE)
 
     def gradient(self, points: Float, values: Float, weights: Float) -> Float:
-        """Return the weighted sums of the derivatives of k = S/S(a).
-
-        These are ∂k/∂ log gamma_j = ∂S/∂t_j a_j ∂k_j/∂ log gamma_j / S(a), and ∂k/∂ log a_j =
-        (∂S/∂t_j t_j − k ∂S(a)/∂a_j a_j) / S(a).
-        """
-        of_widths = np.zeros(points.shape[1])
-        of_shares = np.zeros(points.shape[1])
+        features = self.features
+        sums = np.zeros((2, len(features.places)))
         for rows, group, differences in self._pieces(points):
-            factors = self._values(differences)
-            terms = self.shares[:, None, None] * factors
-            slopes = slopes_of(terms, self.kernel.order)
-            slopes *= weights[rows, group]
-            of_shares[self.active] += np.einsum("jnm,jnm->j", slopes, terms)
-            for place, j in enumerate(self.active.tolist()):
-                steps = self.factors[place].by_width(differences[place], factors[place])
-                of_widths[j] += self.shares[place] * np.vdot(slopes[place], steps)
-        peak = slopes_of(self.shares[:, None], self.kernel.order)[:, 0] * self.shares
-        of_shares[self.active] -= peak * np.einsum("nm,nm->", weights, values)
-        return np.concatenate(
-            [
-                self.kernel.shared(of_widths) / self.total,
-                self.kernel.of_shares(of_shares) / self.total,
-            ]
-        )
+            of_pairs = features.values(differences)
+            sums += features.sums(differences, of_pairs, weights[rows, group])
+        return features.gradient(sums, float(np.einsum("nm,nm->", weights, values)))
 
     def input_gradient(self, points: Float, values: Float, weights: Float) -> Float:
         """Return the weighted sum of ∂k/∂x_j = ∂S/∂t_j a_j ∂k_j/∂x_j / S(a)."""
+        features = self.features
         gradients = np.zeros(points.shape)
         for rows, group, differences in self._pieces(points):
-            factors = self._values(differences)
-            slopes = slopes_of(self.shares[:, None, None] * factors, self.kernel.order)
+            of_pairs = features.values(differences)
+            slopes = slopes_of(features.terms(of_pairs), self.order)
             slopes *= weights[rows, group]
-            for place, j in enumerate(self.active.tolist()):
-                factor = self.factors[place]
-                factor.slope(differences[place], factors[place])
+            for place, factor in enumerate(features.factors):
+                factor.slope(differences[place], of_pairs[place])
                 sums = np.einsum("nm,nm->n", slopes[place], differences[place])
-                gradients[rows, j] += self.shares[place] * factor.root / self.total * sums
+                scale = features.shares[place] * factor.root / features.total
+                gradients[rows, features.places[place]] += scale * sums
         return gradients
 
-    def _fill(self, features: list[Distinct], group: slice, out: Float) -> None:
+    def _fill(self, points: list[Distinct], group: slice, out: Float) -> None:
         """Write the values for a group of g centres and n rows into ``out`` (g, n).
 
         Args:
-            features: the rows' coordinates in each active feature
+            points: the rows' coordinates in each active feature
             group: positions of the centres
             out: (g, n)
         """
         g, n = out.shape
         tables = [
-            None if feature.places is None else self._terms(place, feature.values, group)
-            for place, feature in enumerate(features)
+            None if distinct.places is None else self._terms(place, distinct.values, group)
+            for place, distinct in enumerate(points)
         ]
-        interactions = Interactions(self.kernel.order, (min(n, ROWS), g))
         terms = np.empty((min(n, ROWS), g))
+        interactions = Interactions(self.order, terms.shape)
         for rows in runs(n, ROWS):
             if rows.stop - rows.start < len(terms):
                 terms = terms[: rows.stop - rows.start]
-                interactions = Interactions(self.kernel.order, terms.shape)
+                interactions = Interactions(self.order, terms.shape)
             interactions.sums[...] = 0.0
-            for place, (feature, table) in enumerate(zip(features, tables, strict=True)):
-                if feature.places is None or table is None:
-                    self._terms(place, feature.values[rows], group, terms)
+            for place, (distinct, table) in enumerate(zip(points, tables, strict=True)):
+                if distinct.places is None or table is None:
+                    self._terms(place, distinct.values[rows], group, terms)
                 else:
-                    np.take(table, feature.places[rows], axis=0, out=terms, mode="clip")
+                    np.take(table, distinct.places[rows], axis=0, out=terms, mode="clip")
                 interactions.add(terms)
-            np.divide(interactions.total.T, self.total, out=out[:, rows])
+            np.divide(interactions.total.T, self.features.total, out=out[:, rows])
 
     def _terms(
         self, place: int, coordinates: Float, group: slice, out: Float | None = None
@@ -336,32 +391,56 @@ class PreparedAnova(PreparedKernel):
             out: (n, g), where to write the values, or None
         """
         terms = np.subtract(coordinates[:, None], self.centres[place, group], out=out)
-        self.factors[place].value(terms)
-        terms *= self.shares[place]
+        self.features.factors[place].value(terms)
+        terms *= self.features.shares[place]
         return np.asarray(terms)
 
     def _pieces(self, points: Float) -> Iterator[tuple[slice, slice, Float]]:
         """Yield rows, centres, and the differences (p, n, m) of their coordinates."""
-        coordinates = self._coordinates(points)
+        coordinates = self.features.coordinates(points, self.origin)
         for rows, group in product(runs(len(points), ROWS), runs(self.centres.shape[1], SIZE)):
             yield rows, group, coordinates[:, rows, None] - self.centres[:, None, group]
 
-    def _values(self, differences: Float) -> Float:
-        """Return the values k_j (p, n, m) of all active features."""
-        values = differences.copy()
-        for factor, of_feature in zip(self.factors, values, strict=True):
-            factor.value(of_feature)
-        return values
 
-    def _coordinates(self, points: Float) -> Float:
-        """Return the coordinates (p, n) of points (n, d) in the active features."""
-        coordinates = np.empty((len(self.active), len(points)))
-        for place, (j, factor) in enumerate(zip(self.active.tolist(), self.factors, strict=True)):
-            coordinates[place] = points[:, j]
-            if not isinstance(factor, LevelFactor):
-                coordinates[place] -= self.origin[j]
-                coordinates[place] *= factor.root
-        return coordinates
+class AnovaTriangle:
+    """Values of an ANOVA kernel between n points (n, d): ``values`` holds the columns of the lower
+    triangle one after the other.
+
+    The values k_j of each feature are kept for the gradient if they are at most ``KEPT`` numbers.
+    """
+
+    def __init__(self, kernel: "Anova", points: Float) -> None:
+        n, d = points.shape
+        self.features = ActiveFeatures(kernel, d)
+        self.coordinates = self.features.coordinates(points, points.mean(axis=0))
+        self.pairs = np.triu_indices(n)
+        size = len(self.pairs[0])
+        p = len(self.features.places)
+        self.kept: Float | None = np.empty((p, size)) if p * size <= KEPT else None
+        self.values: Float = np.empty(size)
+        for part in runs(size, PAIRS):
+            of_pairs = self.features.values(self._differences(part))
+            if self.kept is not None:
+                self.kept[:, part] = of_pairs
+            self.values[part] = total_of(self.features.terms(of_pairs), kernel.order)
+        self.values /= self.features.total
+
+    def gradient(self, weights: Float) -> Float:
+        """Return Σ weights ∂k/∂ log parameter for weights in the layout of ``values``."""
+        sums = np.zeros((2, len(self.features.places)))
+        for part in runs(len(weights), PAIRS):
+            differences = self._differences(part)
+            if self.kept is None:
+                of_pairs = self.features.values(differences)
+            else:
+                of_pairs = self.kept[:, part]
+            sums += self.features.sums(differences, of_pairs, weights[part])
+        return self.features.gradient(sums, float(weights @ self.values))
+
+    def _differences(self, part: slice) -> Float:
+        """Return the differences of the coordinates of some pairs, (p, pairs)."""
+        first, second = self.pairs
+        return self.coordinates[:, second[part]] - self.coordinates[:, first[part]]
 
 
 @dataclass(frozen=True, repr=False)

@@ -24,7 +24,8 @@ from scipy.linalg import blas, lapack, solve_triangular
 
 from partirvm.core.ascent import Pairs, ascend
 from partirvm.core.updates import NOISE_FLOOR
-from partirvm.kernels import Directions, Kernel
+from partirvm.kernels import Anova, Directions, Kernel
+from partirvm.kernels.anova import AnovaTriangle
 from partirvm.kernels.design import NONE
 from partirvm.kernels.radial import RadialKernel, RadialTriangle
 from partirvm.learning.sample import SampledRows
@@ -92,8 +93,10 @@ class AnyTriangle:
         )
 
 
-def triangle(kernel: Kernel, points: Float) -> AnyTriangle | RadialTriangle:
+def triangle(kernel: Kernel, points: Float) -> AnyTriangle | AnovaTriangle | RadialTriangle:
     """Return the values of the kernel between all points."""
+    if isinstance(kernel, Anova):
+        return AnovaTriangle(kernel, points)
     if isinstance(kernel, Directions) and not kernel.free:
         return RadialTriangle(kernel.kernel, points @ kernel.matrix.T)
     return (

@@ -120,6 +120,16 @@ def test_exact_values_equal_averages_over_subsets(kernel, d):
     assert_array_equal(found["data"], X)
 
 
+def test_values_of_limited_interactions_are_sampled():
+    """An order between 1 and d is no product over columns."""
+    model = model_of(k.Anova(0.5, (0.5, 0.2, 2.0, 0.1), order=2), 4)
+    X = rows_of(2, 4, 1)
+    background = rows_of(3, 4, 2)
+    found = model.explain(X, background, permutations=32)
+    off = np.abs(found["values"] - by_subsets(model, X, background, np.arange(4)))
+    assert (off <= 8 * found["error_std"] + 1e-12).all()
+
+
 @pytest.mark.parametrize("seed", [1, 2, 5, 6, 7, 9, 10, 11, 12, 13, 29, 42, 56, 65, 84])
 def test_values_for_random_models_are_within_their_errors_and_add_up(seed):
     count = len(KERNELS)
