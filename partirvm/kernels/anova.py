@@ -44,7 +44,7 @@ from partirvm.kernels.radial import RadialKernel
 from partirvm.options.constraints import Check, near
 from partirvm.types import Float, Int
 
-PAIRS = 4096
+PAIRS = 2048
 """Number of pairs of points of a triangle that are computed together."""
 
 KEPT = 1 << 22
@@ -64,7 +64,7 @@ LEAST_REPEATS = 2
 """Minimum number of rows per distinct value for a table."""
 
 
-class Factor(ABC):
+class FeatureKernel(ABC):
     """The kernel k_j of one feature, as a function of differences c = root (x − z)."""
 
     def __init__(self, gamma: float, root: float, power: float) -> None:
@@ -90,7 +90,7 @@ class Factor(ABC):
         return slopes
 
 
-class RadialFactor(Factor):
+class RadialFeature(FeatureKernel):
     """A radial kernel of one feature, k = κ(c²) with c = √gamma (x − z)."""
 
     def __init__(self, kernel: RadialKernel, gamma: float) -> None:
@@ -108,8 +108,15 @@ class RadialFactor(Factor):
         work *= slopes
         work *= 2.0
 
+    def by_width(self, differences: Float, values: Float) -> Float:
+        squares = differences * differences
+        slopes = -squares
+        self.kernel.slope(slopes, values)
+        slopes *= squares
+        return slopes
 
-class LaplacianFactor(Factor):
+
+class LaplacianFeature(FeatureKernel):
     """exp(−|c|) with c = gamma (x − z)."""
 
     def __init__(self, gamma: float) -> None:
@@ -125,7 +132,7 @@ class LaplacianFactor(Factor):
         work *= -values
 
 
-class LevelFactor(Factor):
+class LevelFeature(FeatureKernel):
     """exp(−gamma [x ≠ z]) for the codes of categories."""
 
     def __init__(self, gamma: float) -> None:
@@ -188,9 +195,12 @@ def slopes_of(terms: Float, order: int | None) -> Float:
     """Return ∂S/∂t_j for the terms t (d, …) of all features.
 
     It is the product of 1 + t over the other features or, with an order, the sum of their products
-    of fewer than ``order`` terms. Both are combined from the features before j and after j, without
-    a quotient.
+    of fewer than ``order`` terms, which is combined from the features before j and after j. The
+    product is a quotient unless terms are negative, as those of another radial kernel may be.
     """
+    if order is None and terms.min(initial=0.0) >= 0.0:
+        slopes = 1.0 + terms
+        return np.divide(slopes.prod(axis=0), slopes, out=slopes)
     size = 1 if order is None else order
     before = np.zeros((size, *terms.shape[1:]))
     before[0] = 1.0
@@ -257,7 +267,7 @@ class ActiveFeatures:
         coordinates = np.empty((len(self.places), len(points)))
         for place, (j, factor) in enumerate(zip(self.places.tolist(), self.factors, strict=True)):
             coordinates[place] = points[:, j]
-            if not isinstance(factor, LevelFactor):
+            if not isinstance(factor, LevelFeature):
                 coordinates[place] -= origin[j]
                 coordinates[place] *= factor.root
         return coordinates
@@ -501,16 +511,16 @@ class Anova(Family, name="anova", form=PreparedAnova):
                 f"{', '.join(known)}{near(self.base, known)}"
             )
 
-    def factor(self, n_features: int, j: int) -> Factor:
+    def factor(self, n_features: int, j: int) -> FeatureKernel:
         """Return the kernel of feature j. Raises ``UsageError`` if gamma has another number of
         features."""
         gamma = float(self.widths(n_features)[j])
         if j in self.categorical:
-            return LevelFactor(gamma)
+            return LevelFeature(gamma)
         if self.base == Laplacian.name:
-            return LaplacianFactor(gamma)
+            return LaplacianFeature(gamma)
         kernel: Any = KERNELS[self.base]
-        return RadialFactor(kernel(1.0), gamma)
+        return RadialFeature(kernel(1.0), gamma)
 
     def shares_of(self, n_features: int) -> Float:
         """Return the share of each feature, (n_features,). Raises ``UsageError`` if their number
