@@ -27,6 +27,7 @@ from itertools import product
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
+from scipy.linalg import lapack
 
 from partirvm.errors import UsageError
 from partirvm.kernels.base import (
@@ -44,7 +45,7 @@ from partirvm.kernels.radial import RadialKernel
 from partirvm.options.constraints import Check, near
 from partirvm.types import Float, Int
 
-PAIRS = 2048
+PAIRS = 4096
 """Number of pairs of points of a triangle that are computed together."""
 
 KEPT = 1 << 22
@@ -416,41 +417,42 @@ class AnovaTriangle:
     """Values of an ANOVA kernel between n points (n, d): ``values`` holds the columns of the lower
     triangle one after the other.
 
-    The values k_j of each feature are kept for the gradient if they are at most ``KEPT`` numbers.
+    They are computed in slabs, a few points and all later ones. The values k_j of each feature are
+    kept for the gradient if they are at most ``KEPT`` numbers.
     """
 
     def __init__(self, kernel: "Anova", points: Float) -> None:
         n, d = points.shape
         self.features = ActiveFeatures(kernel, d)
         self.coordinates = self.features.coordinates(points, points.mean(axis=0))
-        self.pairs = np.triu_indices(n)
-        size = len(self.pairs[0])
-        p = len(self.features.places)
-        self.kept: Float | None = np.empty((p, size)) if p * size <= KEPT else None
-        self.values: Float = np.empty(size)
-        for part in runs(size, PAIRS):
-            of_pairs = self.features.values(self._differences(part))
-            if self.kept is not None:
-                self.kept[:, part] = of_pairs
-            self.values[part] = total_of(self.features.terms(of_pairs), kernel.order)
-        self.values /= self.features.total
+        self.slabs = runs(n, max(PAIRS // n, 1))
+        keeps = len(self.coordinates) * n * n // 2 <= KEPT
+        self.kept = list[Float]()
+        whole = np.zeros((n, n))
+        for slab in self.slabs:
+            of_pairs = self.features.values(self._differences(slab))
+            if keeps:
+                self.kept.append(of_pairs)
+            terms = self.features.terms(of_pairs)
+            whole[slab, slab.start :] = total_of(terms, kernel.order)
+        whole /= self.features.total
+        self.values: Float = lapack.dtrttp(whole.T, uplo="L")[0]
 
     def gradient(self, weights: Float) -> Float:
         """Return Σ weights ∂k/∂ log parameter for weights in the layout of ``values``."""
+        whole = lapack.dtpttr(self.coordinates.shape[1], weights, uplo="L")[0].T
         sums = np.zeros((2, len(self.features.places)))
-        for part in runs(len(weights), PAIRS):
-            differences = self._differences(part)
-            if self.kept is None:
-                of_pairs = self.features.values(differences)
-            else:
-                of_pairs = self.kept[:, part]
-            sums += self.features.sums(differences, of_pairs, weights[part])
+        for number, slab in enumerate(self.slabs):
+            differences = self._differences(slab)
+            of_pairs = self.kept[number] if self.kept else self.features.values(differences)
+            sums += self.features.sums(differences, of_pairs, whole[slab, slab.start :])
         return self.features.gradient(sums, float(weights @ self.values))
 
-    def _differences(self, part: slice) -> Float:
-        """Return the differences of the coordinates of some pairs, (p, pairs)."""
-        first, second = self.pairs
-        return self.coordinates[:, second[part]] - self.coordinates[:, first[part]]
+    def _differences(self, slab: slice) -> Float:
+        """Return the differences (p, k, m) between the coordinates of k points of a slab and of all
+        m later ones."""
+        later = self.coordinates[:, None, slab.start :]
+        return self.coordinates[:, slab, None] - later
 
 
 @dataclass(frozen=True, repr=False)

@@ -230,7 +230,7 @@ class ProcessRows:
         more = 0.0 if self.problem.noise_variance is not None else self.profile(fit)[1]
         return replace(fit, signal=fit.signal + more, noise=fit.noise + more)
 
-    def log_prior(self, theta: Float, shares: Bool) -> tuple[float, Float]:
+    def log_prior(self, theta: Float, shares: Bool | bool = False) -> tuple[float, Float]:
         """Return the log prior, up to constants, of log parameters, log s² and log σ² (p + 2,), and
         its slopes.
 
@@ -240,7 +240,7 @@ class ProcessRows:
         parameters = self.problem.empty.kernel.learnable()
         logs = np.array([log for name, log in parameters.items() if not is_share(name)])
         middle = np.full(len(theta), logs[np.isfinite(logs)].mean() - np.log(2.0))
-        if shares.any() and not any(map(is_share, parameters)):
+        if np.any(shares) and not any(map(is_share, parameters)):
             middle += np.log(self.X.shape[1])
         middle[-1] = np.log(NOISE_SHARE * self.problem.target_variance)
         move = np.where(shares, 0.0, np.maximum(theta - middle, 0.0) / NARROW_SD**2)

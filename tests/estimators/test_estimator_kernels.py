@@ -63,14 +63,15 @@ def test_a_kernel_name_means_the_kernel_with_its_defaults(name):
     X, y = rows(30)
     gamma = {"gamma": "scale"} if name in WITH_GAMMA else {}
     model = RVMRegressor(kernel=name, **gamma, **BASIC).fit(X, y).model_
-    fields = {"gamma": (1.0 if name == "anova" else 1 / D,)} if name in WITH_GAMMA else {}
+    compared = 1 if name == "anova" else D
+    fields = {"gamma": (1 / compared,)} if name in WITH_GAMMA else {}
     assert model.design.kernel == NAMES[name](**fields)
     raw = (
         RVMRegressor(kernel=name, **gamma, standardize=False, **BASIC)
         .fit(X, y)
         .model_.design.kernel
     )
-    assert name not in WITH_GAMMA or raw.gamma == pytest.approx([1 / (D * X.var())])
+    assert name not in WITH_GAMMA or raw.gamma == pytest.approx([1 / (compared * X.var())])
     for gamma in (0.3, np.array([0.1, 0.2, 0.3])):
         estimator = RVMRegressor(kernel=name, gamma=gamma, **BASIC)
         if name in WITH_GAMMA:

@@ -13,7 +13,7 @@ from waves import additive
 from partirvm import RVMRegressor
 from partirvm.errors import UsageError
 from partirvm.kernels import Anova, Matern32
-from partirvm.kernels.anova import MOST_DISTINCT, Distinct
+from partirvm.kernels.anova import MOST_DISTINCT, AnovaTriangle, Distinct
 from partirvm.kernels.design import Design
 from partirvm.learning.search import SMALL, reductions
 from partirvm.local.metric import Metric
@@ -97,6 +97,24 @@ def test_weak_features_lose_their_share():
     X = default_rng(0).normal(size=(9, 4))
     two = anova((0.5, 0.5), lambda X, Z, j: np.exp(-((1.0 - j) * cdist(X, Z) ** 2)))
     assert_allclose(reduced.values(X, X), two(X[:, [0, 3]], X[:, [0, 3]]), rtol=1e-12)
+
+
+@of_anova
+@pytest.mark.parametrize("kept", [0, 1 << 22])
+def test_a_triangle_has_the_values_and_gradients_of_the_kernel(rng, case, kept, monkeypatch):
+    """Its slabs of 4,096 pairs do not divide 90 points evenly; values of features are kept or
+    not."""
+    monkeypatch.setattr("partirvm.kernels.anova.KEPT", kept)
+    X = rng.normal(size=(90, D))
+    X[:40] = np.round(X[:40])
+    lower = np.tril(rng.normal(size=(90, 90)))
+    triangle = AnovaTriangle(case.kernel, X)
+    whole = case.kernel.values(X, X)
+    expected = case.kernel.prepare(X).gradient(X, whole, lower)
+    columns = np.concatenate([whole[j:, j] for j in range(90)])
+    weights = np.concatenate([lower[j:, j] for j in range(90)])
+    assert_allclose(triangle.values, columns, rtol=1e-12, atol=1e-14)
+    assert_allclose(triangle.gradient(weights), expected, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("order", [None, 1, 2])
