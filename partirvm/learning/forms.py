@@ -50,6 +50,9 @@ EACH = "a width per feature"
 DIRECTIONS = "a width per direction"
 """Name of this kernel form in the history and in the plan."""
 
+EFFECTS = "sums of effects"
+"""Name of the ANOVA kernel's form in the history and in the plan."""
+
 MEAN = "the mean alone"
 """Name of a model without a kernel in the history and in the plan."""
 
@@ -312,6 +315,8 @@ def _compared(choice: dict[str, Any]) -> str:
         )
     if "form" not in choice:
         return text
+    if "effects" in choice:
+        text += _effects_compared(choice["effects"])
     if errors:
         figures = ", ".join(f"{form} {error:.3g}" for form, error in errors.items())
         return (
@@ -330,6 +335,14 @@ def _compared(choice: dict[str, Any]) -> str:
             f"{choice['directions']:+,.1f} nats: "
         )
     return f"{text}{choice['form']}: "
+
+
+def _effects_compared(effects: dict[str, Any]) -> str:
+    """Describe how sums of effects predict left-out rows."""
+    return (
+        f"{EFFECTS} change the log density by {effects['gain']:+.3f} ± {effects['error']:.3f} nats "
+        f"on each of {effects['rows']:,} left-out rows; "
+    )
 
 
 def described(kernel: Kernel) -> str:
