@@ -249,7 +249,7 @@ def kernel_text(entry: Entry, features: Sequence[str]) -> Entry:
     order = [
         k for k in np.argsort(-logs, kind="stable").tolist() if k not in switched and not entries[k]
     ]
-    off = _first([names[k].removeprefix("gamma of ") for k in switched])
+    off = _first([names[k].removeprefix("gamma of ").removeprefix("share of ") for k in switched])
     verdict = {
         None: "",
         True: " over all rows: kernel accepted",

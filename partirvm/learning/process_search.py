@@ -420,22 +420,45 @@ def learn_regression(sample: SampledRows, problem: Problem, settings: SearchSett
     if warp_errors:
         facts["warps"] = warp_errors
     run = RegressionSearch(sample, problem, settings, order, most, facts)
-    if turn and len(order) >= WIDE * d:
+    summed = run.summed(widths)
+    if turn and summed is None and len(order) >= WIDE * d:
         steep = steep_start(run, widths)
         if steep is not None and len(order) <= FEW:
             rows = run.rows(order[: min(settings.columns, LAST_ROWS)])
             return run.result(rows, climb(rows, steep, LAST_STEPS), {"form": DIRECTIONS})
         turned = turned if steep is None else steep
-    summed = run.summed(widths)
-    if most >= min(ROWS, len(order)) and len(order) <= FEW:
+    return by_rows(run, widths, turned, summed, chosen)
+
+
+def by_rows(
+    run: RegressionSearch,
+    widths: ProcessFit,
+    turned: ProcessFit | None,
+    summed: ProcessFit | None,
+    family: str,
+) -> Problem:
+    """Choose between the kernels by the process with few rows, and otherwise by the judge and the
+    tied evidence.
+
+    Args:
+        run: the search, with its rows and options
+        widths: the best widths
+        turned: the best directions, or None
+        summed: the best sums of effects, or None
+        family: name of the chosen family, or "" to keep the problem's family
+    """
+    count = len(run.order)
+    if run.most >= min(ROWS, count) and count <= FEW:
         return by_process(run, widths, turned, summed)
-    if summed is not None and (better := by_effects(run, widths, turned, summed)) is not None:
-        return better
-    return by_tied_evidence(run, widths, turned, chosen)
+    better = by_effects(run, widths, turned, summed)
+    return by_tied_evidence(run, widths, turned, family) if better is None else better
 
 
 def by_effects(
-    run: RegressionSearch, widths: ProcessFit, turned: ProcessFit | None, summed: ProcessFit
+    run: RegressionSearch,
+    widths: ProcessFit,
+    turned: ProcessFit | None,
+    summed: ProcessFit | None,
 ) -> Problem | None:
     """Return the problem with sums of effects, refined on more rows, if they predict the judge's
     rows better than the other kernels do; None otherwise.
@@ -444,10 +467,10 @@ def by_effects(
         run: the search, with its rows and options
         widths: the best widths
         turned: the best directions, or None
-        summed: the best sums of effects
+        summed: the best sums of effects, or None
     """
-    judge = run.judge()
-    if judge is None:
+    judge = None if summed is None else run.judge()
+    if summed is None or judge is None:
         return None
     others = [judge.losses(fit) for fit in (widths, turned) if fit is not None]
     rival = min(others, key=lambda losses: float(losses.mean()))

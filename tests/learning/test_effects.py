@@ -24,6 +24,7 @@ from partirvm.learning import process_search
 from partirvm.learning.effects import effects, start_of
 from partirvm.learning.exact_process import ProcessFit, ProcessRows, climb
 from partirvm.learning.forms import DIRECTIONS, EACH, EFFECTS, kernel_text
+from partirvm.learning.search import SMALL
 
 
 def centred(rows):
@@ -79,6 +80,9 @@ def test_a_sum_of_waves_is_found_and_described():
     assert "sums of effects change the log density by +" in text
     named = kernel_text({**facts, "kernel": Anova((1.0, 2.0), (3.0, 4.0)).spec()}, ("a", "b"))
     assert "share of b 4, share of a 3, gamma of b 2, gamma of a 1" in named["text"]
+    reduced = Anova((1.0, 2.0), (3.0, SMALL)).spec()
+    named = kernel_text({**facts, "kernel": reduced}, ("a", "b"))
+    assert named["text"].endswith("; not in the kernel: b")
 
 
 def test_many_rows_choose_sums_by_their_squared_errors(monkeypatch):
