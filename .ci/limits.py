@@ -410,7 +410,7 @@ class Limit:
 
 
 LIMITS = (
-    Limit("syntax nodes of partirvm", lambda code: total_nodes(code.partirvm), 270_700, 222_000),
+    Limit("syntax nodes of partirvm", lambda code: total_nodes(code.partirvm), 278_400, 222_000),
     Limit("nodes per code line of partirvm", lambda code: density(code.partirvm), 10.5, 10.5),
     Limit("nodes per code line of a room", lambda code: densest_room(code.partirvm), 12.1, 12.0),
     Limit("nodes per code line of tests", lambda code: density(code.tests), 11.3, 10.5),
@@ -419,9 +419,9 @@ LIMITS = (
     Limit("lines above 100 columns", lambda code: wide_lines(code.partirvm), 0, 0),
     Limit("functions above 400 nodes", lambda code: large_functions(code.partirvm), 0, 0),
     Limit("functions above 15 local names", lambda code: crowded_functions(code.partirvm), 0, 0),
-    Limit("files of partirvm", lambda code: len(code.partirvm), 190, 175),
-    Limit("lines of partirvm", lambda code: total_lines(code.partirvm), 45_500, 36_000),
-    Limit("lines of tests", lambda code: total_lines(code.tests), 36_800, 34_000),
+    Limit("files of partirvm", lambda code: len(code.partirvm), 192, 175),
+    Limit("lines of partirvm", lambda code: total_lines(code.partirvm), 46_400, 36_000),
+    Limit("lines of tests", lambda code: total_lines(code.tests), 37_060, 34_000),
     Limit("conditions on the kind of target", lambda code: target_places(code.partirvm), 15, 15),
     Limit("class names that occur twice", lambda code: repeated_classes(code.partirvm), 0, 0),
     Limit("names of files that occur twice", lambda code: repeated_files(code.partirvm), 0, 0),

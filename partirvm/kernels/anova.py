@@ -201,7 +201,8 @@ def slopes_of(terms: Float, order: int | None) -> Float:
     """
     if order is None and terms.min(initial=0.0) >= 0.0:
         slopes = 1.0 + terms
-        return np.divide(slopes.prod(axis=0), slopes, out=slopes)
+        np.divide(slopes.prod(axis=0), slopes, out=slopes)
+        return slopes
     size = 1 if order is None else order
     before = np.zeros((size, *terms.shape[1:]))
     before[0] = 1.0

@@ -14,7 +14,7 @@ before anything is attributed to noise. The candidates are:
 - *directions* (``learning.turning``): the evidence does not penalise their d² entries, so left-out
   rows decide: the mean log density must rise by more than its standard error.
 - *sums of effects* (``learning.effects``): the same rule decides, and the mean squared error must
-  not rise.
+  fall by more than ``CLEAR`` standard errors.
 
 The kernel is then compared with cheap rivals on rows not used for learning
 (``learning.left_out_judge``). If it is lost, the search continues on more rows
@@ -111,6 +111,10 @@ candidate."""
 CONFIRMED = 0.98
 """Ratio of an earlier kernel's error to the last stage's error below which the earlier kernel is
 kept."""
+
+CLEAR = 2.0
+"""Minimum decrease in squared error, in standard errors, for sums of effects to be used. With a
+decrease of 1.2 on 461 rows of energy, the error of new rows rose by 13 %."""
 
 BETTER = 0.5
 """Minimum decrease in squared error compared with the mean alone, in standard errors, for a kernel
@@ -475,7 +479,7 @@ def by_effects(
     others = [judge.losses(fit) for fit in (widths, turned) if fit is not None]
     rival = min(others, key=lambda losses: float(losses.mean()))
     losses = judge.losses(summed)
-    if not better_than_mean(losses, rival, margin=1.0):
+    if not better_than_mean(losses, rival, CLEAR):
         return None
     choice = {
         "form": EFFECTS,
@@ -595,7 +599,8 @@ def chosen_form(
 def with_effects(
     form: FormChoice, by_form: Float, summed: ProcessFit, by_sums: Float
 ) -> FormChoice:
-    """Return sums of effects if they predict left-out rows better than the form chosen so far.
+    """Return sums of effects if they predict left-out rows clearly better than the form chosen so
+    far.
 
     Args:
         form: widths or directions
@@ -607,7 +612,7 @@ def with_effects(
     gain = float(gains.mean())
     error = float(gains.std() / np.sqrt(len(gains)))
     choice = {**form.choice, "effects": {"rows": len(gains), "gain": gain, "error": error}}
-    if gain <= error or by_sums[1].mean() > by_form[1].mean():
+    if gain <= error or not better_than_mean(by_sums[1], by_form[1], CLEAR):
         return replace(form, choice=choice)
     return FormChoice(summed, by_sums[1], choice | {"form": EFFECTS})
 
