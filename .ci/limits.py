@@ -420,7 +420,7 @@ LIMITS = (
     Limit("functions above 400 nodes", lambda code: large_functions(code.partirvm), 0, 0),
     Limit("functions above 15 local names", lambda code: crowded_functions(code.partirvm), 0, 0),
     Limit("files of partirvm", lambda code: len(code.partirvm), 192, 175),
-    Limit("lines of partirvm", lambda code: total_lines(code.partirvm), 46_400, 36_000),
+    Limit("lines of partirvm", lambda code: total_lines(code.partirvm), 46_420, 36_000),
     Limit("lines of tests", lambda code: total_lines(code.tests), 37_060, 34_000),
     Limit("conditions on the kind of target", lambda code: target_places(code.partirvm), 15, 15),
     Limit("class names that occur twice", lambda code: repeated_classes(code.partirvm), 0, 0),

@@ -412,7 +412,6 @@ def learn_regression(sample: SampledRows, problem: Problem, settings: SearchSett
     learned kernel, which the last logged record contains."""
     d = problem.empty.scaling.n_inputs
     order = in_order(sample, settings.seed)
-    family = settings.family
     most = min(ROWS, int(np.sqrt(WORK / d)), settings.columns)
     turn = settings.learning.metric != "widths"
     widths = first_widths(sample, problem, order, most)
@@ -422,10 +421,10 @@ def learn_regression(sample: SampledRows, problem: Problem, settings: SearchSett
             sample, problem, order, most, widths, settings.judged
         )
     widths, turned, evidence = search(
-        sample, problem, order, most, widths, family=family, turned=turn
+        sample, problem, order, most, widths, family=settings.family, turned=turn
     )
     chosen = max(evidence, key=evidence.__getitem__, default="")
-    facts: dict[str, Any] = {"families": evidence, "family": chosen} if family else {}
+    facts: dict[str, Any] = {"families": evidence, "family": chosen} if settings.family else {}
     if warp_errors:
         facts["warps"] = warp_errors
     run = RegressionSearch(sample, problem, settings, order, most, facts)
