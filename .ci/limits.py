@@ -23,6 +23,18 @@ comprehensions and of the functions inside it; parameters are not counted.
 A *condition* is what an if, a while, an assert, a conditional expression, a filter of a
 comprehension or a guard of a case tests; the class in a pattern; and any other comparison,
 negation, and/or, or call of ``isinstance``. One that asks for several things counts once.
+
+An *import of an internal* is a name that a test imports from a place that is no interface: from a
+module inside a room, or a module inside a room itself. Interfaces are ``partirvm``, the rooms (what
+the ``__init__`` of a room imports is its interface) and the names that docs/api/index.md lists with
+their modules. A name counts once for each import statement.
+
+A *name patched in tests* is a place at which a test replaces a name of partirvm: a call of
+``setattr`` (of pytest's MonkeyPatch, or the function), of ``mock.patch``, a ``setattr`` that is
+passed on, and an assignment to an attribute of an imported name of partirvm. Not counted are
+replacements in the outside world: of a name whose root is imported from another package
+(``os.link``) or written out as one (``"distributed.versions.get_versions"``). A replaced clock in a
+module of partirvm counts. Entries of registries (``setitem``) are additions and are not counted.
 """
 
 from __future__ import annotations
@@ -34,7 +46,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -389,6 +401,108 @@ def target_places(sources: Iterable[Source]) -> list[str]:
     return found
 
 
+# What tests know of the insides
+
+
+def is_internal(module: str, name: str) -> bool:
+    """Return True if a name that is imported from a module belongs to no interface."""
+    parts = module.split(".")
+    if parts[0] != "partirvm" or f"{module}.{name}" in documented_names():
+        return False
+    if len(parts) == 2:
+        return (ROOT.joinpath(*parts, name).with_suffix(".py")).exists()
+    return len(parts) > 2
+
+
+@cache
+def documented_names() -> frozenset[str]:
+    """Return the names that the reference of the programming interface lists."""
+    text = (ROOT / "docs" / "api" / "index.md").read_text()
+    return frozenset(re.findall(r"^ +(partirvm\.[\w.]+)$", text, re.MULTILINE))
+
+
+def imported(tree: ast.AST) -> Iterator[tuple[int, str, str, str]]:
+    """Yield the line, module, name and local name of each import; a module has no name."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            for alias in node.names:
+                local_name = alias.asname or alias.name
+                yield node.lineno, node.module or "", alias.name, local_name
+        elif isinstance(node, ast.Import):
+            for alias in node.names:
+                local_name = alias.asname or alias.name.split(".")[0]
+                yield node.lineno, alias.name, "", local_name
+
+
+def internal_imports(sources: Iterable[Source]) -> list[str]:
+    """Return the places at which files import names that belong to no interface."""
+    places: list[str] = []
+    for source in sources:
+        for line, module, name, _ in imported(source.tree):
+            if is_internal(module, name):
+                places.append(f"{source.path}:{line}: {module} {name}")
+    return places
+
+
+def root_name(expression: ast.AST) -> str:
+    """Return the first name of an expression such as ``os.path``, or "" if there is none."""
+    while isinstance(expression, ast.Attribute | ast.Call | ast.Subscript):
+        expression = expression.func if isinstance(expression, ast.Call) else expression.value
+    return expression.id if isinstance(expression, ast.Name) else ""
+
+
+def replaced_target(call: ast.Call) -> ast.expr | None:
+    """Return the object whose name a call replaces, or None if the call replaces none."""
+    words = ast.unparse(call.func).split(".")
+    replaces = words[-1] == "setattr" or words[-2:] in (["mock", "patch"], ["patch", "object"])
+    return call.args[0] if replaces and call.args else None
+
+
+def patched_targets(tree: ast.AST) -> Iterator[ast.expr]:
+    """Yield the targets of calls that replace names, and each ``setattr`` that is passed on."""
+    called: set[ast.AST] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            called.add(node.func)
+            target = replaced_target(node)
+            if target is not None:
+                yield target
+        elif isinstance(node, ast.Attribute) and node.attr == "setattr" and node not in called:
+            yield node
+
+
+def assigned_targets(tree: ast.AST, inside: set[str]) -> Iterator[ast.expr]:
+    """Yield the attributes of some names to which a file assigns.
+
+    Args:
+        tree: the file
+        inside: names of modules and classes of partirvm
+    """
+    for node in ast.walk(tree):
+        targets = node.targets if isinstance(node, ast.Assign) else []
+        for target in targets:
+            if isinstance(target, ast.Attribute) and root_name(target) in inside:
+                yield target
+
+
+def patched_names(sources: Iterable[Source]) -> list[str]:
+    """Return the places at which tests replace names of partirvm."""
+    places: list[str] = []
+    for source in sources:
+        inside: set[str] = set()
+        outside: set[str] = set()
+        for _, module, _, local_name in imported(source.tree):
+            in_partirvm = module.split(".")[0] == "partirvm"
+            (inside if in_partirvm else outside).add(local_name)
+        targets = [*patched_targets(source.tree), *assigned_targets(source.tree, inside)]
+        for target in targets:
+            text = target.value if isinstance(target, ast.Constant) else ""
+            elsewhere = text and not text.startswith("partirvm")
+            if not elsewhere and root_name(target) not in outside - inside:
+                places.append(f"{source.path}:{target.lineno}: {ast.unparse(target)}")
+    return places
+
+
 # Limits
 
 
@@ -410,7 +524,7 @@ class Limit:
 
 
 LIMITS = (
-    Limit("syntax nodes of partirvm", lambda code: total_nodes(code.partirvm), 278_400, 222_000),
+    Limit("syntax nodes of partirvm", lambda code: total_nodes(code.partirvm), 279_700, 222_000),
     Limit("nodes per code line of partirvm", lambda code: density(code.partirvm), 10.5, 10.5),
     Limit("nodes per code line of a room", lambda code: densest_room(code.partirvm), 12.1, 12.0),
     Limit("nodes per code line of tests", lambda code: density(code.tests), 11.3, 10.5),
@@ -420,12 +534,14 @@ LIMITS = (
     Limit("functions above 400 nodes", lambda code: large_functions(code.partirvm), 0, 0),
     Limit("functions above 15 local names", lambda code: crowded_functions(code.partirvm), 0, 0),
     Limit("files of partirvm", lambda code: len(code.partirvm), 192, 175),
-    Limit("lines of partirvm", lambda code: total_lines(code.partirvm), 46_420, 36_000),
-    Limit("lines of tests", lambda code: total_lines(code.tests), 37_060, 34_000),
+    Limit("lines of partirvm", lambda code: total_lines(code.partirvm), 46_950, 36_000),
+    Limit("lines of tests", lambda code: total_lines(code.tests), 37_500, 34_000),
     Limit("conditions on the kind of target", lambda code: target_places(code.partirvm), 15, 15),
     Limit("class names that occur twice", lambda code: repeated_classes(code.partirvm), 0, 0),
     Limit("names of files that occur twice", lambda code: repeated_files(code.partirvm), 0, 0),
     Limit("methods of a likelihood", lambda code: protocol_methods(code.partirvm), 14, 14),
+    Limit("imports of internals in tests", lambda code: internal_imports(code.tests), 430, 420),
+    Limit("names patched in tests", lambda code: patched_names(code.tests), 30, 30),
     Limit("depth of inheritance in strategies", lambda code: strategy_depth(code.partirvm), 1, 1),
 )
 """Every count; conditions on the kind of target are counted outside ``TARGET_ROOMS``."""

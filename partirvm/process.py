@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import cache
-from importlib.metadata import version
+from importlib import metadata
 from itertools import repeat
 from pathlib import Path
 from typing import Any
@@ -209,7 +209,7 @@ PACKAGES = ("numpy", "scipy", "zarr", "partirvm")
 
 def package_versions() -> dict[str, str]:
     """Return the versions of these packages, of NumPy's BLAS and of Python in this process."""
-    packages = {name: version(name) for name in PACKAGES}
+    packages = {name: metadata.version(name) for name in PACKAGES}
     build: Any = np.show_config(mode="dicts")
     blas = build.get("Build Dependencies", {}).get("blas", {})
     return {

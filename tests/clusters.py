@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from waiting import wait_for
+from waiting import PATIENCE, wait_for
 
 
 @contextmanager
@@ -26,7 +26,7 @@ def cluster(n_workers: int) -> Iterator[Any]:
     }
     with (
         LocalCluster(n_workers=n_workers, memory_limit="2GiB", **how) as local,
-        Client(local, timeout="120s", set_as_default=False) as client,
+        Client(local, timeout=PATIENCE, set_as_default=False) as client,
     ):
         yield client
 

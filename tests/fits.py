@@ -6,7 +6,14 @@ import naive
 import numpy as np
 from numpy.testing import assert_allclose
 
-from partirvm.core.statistics import GramBlock, GramStatistics
+from partirvm.core import GramBlock, GramStatistics
+
+
+def small_cells(patch, rows, kept_bytes=1 << 28):
+    """Set the maximum number of rows in a cell of local residuals, and the bytes of cells that stay
+    in memory, with pytest's MonkeyPatch."""
+    for name, value in (("CELL_ROWS", rows), ("KEPT_BYTES", kept_bytes)):
+        patch.setattr(f"partirvm.local.cells.{name}", value)
 
 
 def statistics_of(Phi, t, w=None, labels=None, offset=None):

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from partirvm.fit.driver import MemoryJournal
+from partirvm.fit import MemoryJournal
 
 TIMES = {"seconds", "pass_seconds", "solve_seconds", "peak_memory"}
 """Fields of a history line that depend on clocks, memory and stores, not on the fit."""

@@ -271,6 +271,7 @@ HEAVY = {
 }
 
 
+@pytest.mark.usefixtures("processes")
 def test_importing_the_package_loads_nothing_heavy():
     """Names are loaded when they are first used."""
     assert not loaded("import partirvm") & HEAVY
@@ -301,6 +302,7 @@ def test_type_checkers_see_every_public_name():
     assert imported == partirvm._MODULES
 
 
+@pytest.mark.usefixtures("processes")
 def test_fits_from_the_command_line_load_no_table_or_cluster_packages():
     assert not loaded("from partirvm.jobs import fit") & {
         "sklearn",

@@ -141,6 +141,53 @@ def test_repeated_class_and_file_names_are_listed(limits, source):
     assert limits.repeated_files([first, second]) == ["a"]
 
 
+@pytest.mark.parametrize(
+    ("statement", "count"),
+    [
+        ("from partirvm import RVMRegressor, kernels", 0),
+        ("from partirvm.errors import UsageError", 0),
+        ("from partirvm.types import BIAS", 0),
+        ("from partirvm.core import Termination", 0),
+        ("from partirvm.literature.kth import rvm_star", 0),
+        ("import numpy as np\nfrom scipy.linalg import solve", 0),
+        ("from partirvm.core.posterior import posterior", 1),
+        ("from partirvm.core.updates import maximise, step", 2),
+        ("from partirvm.core import ascent", 1),
+        ("from partirvm.core import Termination, ascent as climb", 1),
+        ("import partirvm.core.posterior", 1),
+        ("def f():\n    from partirvm.literature.kth import best_actions", 1),
+    ],
+)
+def test_imports_of_internals_are_counted_by_name(limits, source, statement, count):
+    """Rooms and the reference of the programming interface are public; modules inside rooms are
+    not."""
+    assert len(limits.internal_imports([source(statement, "tests/test_a.py")])) == count
+
+
+@pytest.mark.parametrize(
+    ("statement", "count"),
+    [
+        ('m.setattr("partirvm.core.ascent.MOST", 3)', 1),
+        ('m.setattr("distributed.versions.get_versions", f)', 0),
+        ("import os\nm.setattr(os, 'link', f)", 0),
+        ("import distributed as d\nm.setattr(d.Client, 'sync', f)", 0),
+        ("from partirvm.core import ascent\nm.setattr(ascent, 'MOST', 3)", 1),
+        ("from partirvm.core import ascent\nfor _ in x:\n    m.setattr(ascent, 'time', f)", 1),
+        ("m.setattr(lease._folder, 'write', f)", 1),
+        ("make_small(m.setattr)", 1),
+        ("from partirvm.storage import Folder\nsetattr(Folder, name, f)", 1),
+        ("from partirvm.storage import Folder\nFolder.create = f", 1),
+        ("job.name = 3", 0),
+        ('with mock.patch("partirvm.data.ingestion.used", f): pass', 1),
+        ("m.setitem(SEARCHES, 'numbers', f)", 0),
+        ("m.setenv('A', 'b')", 0),
+    ],
+)
+def test_names_patched_in_tests_are_counted(limits, source, statement, count):
+    """Replacements in other packages are not counted; those of unknown objects are."""
+    assert len(limits.patched_names([source(statement, "tests/test_a.py")])) == count
+
+
 def test_a_count_above_its_limit_fails(limits, capsys):
     """A count at its limit does not fail."""
     code = limits.Repository([], [], [])

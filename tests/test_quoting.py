@@ -64,13 +64,11 @@ PASSWORDS = (
 """Passwords as people paste them, some of which begin like a port."""
 
 
+@pytest.mark.usefixtures("separate_addresses")
 @pytest.mark.parametrize("password", PASSWORDS)
 @pytest.mark.parametrize("protocol", ["s3", "gs", "az", "abfs", "ssh", "sftp", "ftp", "hdfs"])
-def test_a_password_outside_http_is_removed_although_it_resembles_a_port(
-    monkeypatch, protocol, password
-):
+def test_a_password_outside_http_is_removed_although_it_resembles_a_port(protocol, password):
     """The password is kept in the process for opening the store."""
-    monkeypatch.setattr(address, "_logins", {})
     place = f"{protocol}://key:{password}@bucket/x"
     assert without_credentials(f"cannot read '{place}': {place}") == (
         f"cannot read '{protocol}://bucket/x': {protocol}://bucket/x"

@@ -5,8 +5,24 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-PATIENCE = 120.0
-"""Maximum seconds for anything on a busy machine; a longer wait counts as a hang."""
+SAMPLE = 0.05
+"""CPU seconds from which the load of the machine is measured."""
+
+
+def load() -> float:
+    """Return the wall-clock seconds that this process needs for a CPU second, at least 1."""
+    began = time.perf_counter()
+    end = time.thread_time() + SAMPLE
+    while time.thread_time() < end:
+        pass
+    return max(1.0, (time.perf_counter() - began) / SAMPLE)
+
+
+LOAD = load()
+"""Factor of the time limits of tests: on a busy machine each step takes longer."""
+
+PATIENCE = 120.0 * LOAD
+"""Maximum seconds for anything; a longer wait counts as a hang."""
 
 
 def wait_for(

@@ -89,12 +89,14 @@ class Demo:
         folder: the output folder.
         limit: the flag for the memory limit, and its value.
         quiet: True if the commands are not shown and print no progress.
+        options: the options of the fit.
     """
 
     verbs: click.Group
     folder: Path
     limit: tuple[str, str]
     quiet: bool
+    options: tuple[str, ...] = FIT
 
     def command(self, *arguments: str) -> Any:
         """Show and run a command, and return its result."""
@@ -128,7 +130,8 @@ class Demo:
         """Fit a model to the training cells, and return the exit status."""
         places = (self.place("train.zarr"), self.place("job"))
         validation = ("--validation", self.place("validation.zarr"))
-        status: int = self.command("fit", *places, *FIT, *validation, *self.limit, "--overwrite")
+        options = (*self.options, *validation, *self.limit)
+        status: int = self.command("fit", *places, *options, "--overwrite")
         return status
 
 
@@ -141,7 +144,15 @@ def _parts(n: int) -> dict[str, Int]:
     return {"test": test, "validation": validation, "train": train, "grid": np.arange(n)}
 
 
-def run(verbs: click.Group, output: str, memory_limit: int, quiet: bool) -> int:
+def run(
+    verbs: click.Group,
+    output: str,
+    memory_limit: int,
+    quiet: bool,
+    *,
+    terrain: Terrain | None = None,
+    options: tuple[str, ...] = FIT,
+) -> int:
     """Run the demo and return the exit status.
 
     Raises ``UsageError`` for a folder that is not on this machine, and ``ExistsError`` if the
@@ -152,11 +163,13 @@ def run(verbs: click.Group, output: str, memory_limit: int, quiet: bool) -> int:
         output: the folder to which all files are written.
         memory_limit: the memory limit in bytes.
         quiet: True if the commands are not shown and print no progress.
+        terrain: the heights; None for those that matplotlib contains.
+        options: the options of the fit.
     """
     began = time.perf_counter()
-    terrain = load_terrain()
+    terrain = load_terrain() if terrain is None else terrain
     limit = ("--memory-limit", f"{memory_limit >> 20}MiB")
-    demo = Demo(verbs, _own_folder(output), limit, quiet)
+    demo = Demo(verbs, _own_folder(output), limit, quiet, options)
     demo.ingest(terrain)
     status = demo.fit()
     if status != ExitStatus.DONE:

@@ -311,15 +311,24 @@ class Greedy:
 
 
 def grow(
-    state: HyperState, rule: StopRule, on_step: Watch = lambda info: None
+    state: HyperState,
+    rule: StopRule,
+    on_step: Watch = lambda info: None,
+    actions: type[Greedy] = Greedy,
 ) -> tuple[HyperState, Termination]:
     """Run a dense fit by actions until no gain exceeds ``tol``·N nats and σ² has converged, or the
     rule ends it.
 
     Each refresh is one iteration for the rule, whose limit ``vectors`` ends a fit that starts with
     more vectors.
+
+    Args:
+        state: the state before the first action
+        rule: the rule that ends the fit
+        on_step: called after each refresh
+        actions: the class that chooses and does the actions
     """
-    greedy = Greedy(state)
+    greedy = actions(state)
     least = rule.tol * state.n
     reason = None
     limit = -1 if rule.vectors is None or greedy.n_vectors <= rule.vectors else rule.vectors

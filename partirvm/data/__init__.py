@@ -3,7 +3,9 @@ ingests tables."""
 
 from partirvm.data.arrays import ArraySource, shuffled_rows
 from partirvm.data.convert import as_source
+from partirvm.data.folds import folded
 from partirvm.data.ingestion import ingest
+from partirvm.data.labels import label_array
 from partirvm.data.source import Source, require_target
 from partirvm.data.zarr_source import ZarrSource
 
@@ -12,7 +14,9 @@ __all__ = [
     "Source",
     "ZarrSource",
     "as_source",
+    "folded",
     "ingest",
+    "label_array",
     "require_target",
     "shuffled_rows",
 ]

@@ -9,7 +9,7 @@ the DATA then count as unshuffled.
 
 import os
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import signature
 from typing import Any
@@ -211,7 +211,7 @@ def _ingest(
     Args:
         source: source of the rows
         data: DATA to write
-        options: options of ``ingest`` by name
+        options: options of ``ingest`` by name; ``memory_limit`` may be a ``Budget``
         rereads: maximum number of times that the source is read again with the proposed options
         progress: function called with the phase, rows done and total rows
     """
@@ -225,11 +225,7 @@ def _ingest(
     # Arrow's other allocators retain freed memory
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     limit = options["memory_limit"]
-    room = None
-    if limit is not None:
-        limit = parse_bytes(limit, "memory_limit")
-        room = limit - settled_memory() - ALLOWANCE
-    table = open_table(source, room)
+    table = open_table(source, _room(limit))
     with publication(url, overwrite=options["overwrite"], append=options["append"]) as place:
         before = place.before
         if before is not None:
@@ -243,7 +239,7 @@ def _ingest(
             known,
             shuffle,
             tile_rows,
-            Budget(limit),
+            Budget.of(limit),
             report=progress or (lambda phase, done, total: None),
         )
         reading = task.read_until_settled(options, rereads)
@@ -330,7 +326,7 @@ class _Ingest:
             with storing("the spill files beside the data"):
                 rows.add(records)
             # settled_memory also frees memory: pages of many sizes leave gaps
-            if settled_memory() > self.budget.limit:
+            if self.budget.used() > self.budget.limit:
                 raise MemoryLimitError(f"{table.name}: reading exceeded memory_limit: {MORE}.")
             self.report("read", encoder.n_rows, table.n_rows)
         least = 2 if roles.targets and before is None else 1
@@ -425,15 +421,30 @@ def _last_rows(url: str, before: DataAttributes) -> Float:
     return np.column_stack([numbers, numbers, tile.X, tile.t, *weights])
 
 
-class Budget:
-    """The memory limit of a process: ``limit`` is the passed or default limit in bytes, and
-    ``base`` the number of bytes in use at the beginning."""
+def _room(memory_limit: "int | str | Budget | None") -> int | None:
+    """Return the bytes that an opened table may take; None without a given limit."""
+    if memory_limit is None or isinstance(memory_limit, Budget):
+        return None
+    return parse_bytes(memory_limit, "memory_limit") - settled_memory() - ALLOWANCE
 
-    def __init__(self, limit: int | None) -> None:
+
+class Budget:
+    """The memory limit of a process: ``limit`` is the passed or default limit in bytes, ``base``
+    the number of bytes in use at the beginning, and ``used`` returns the number in use."""
+
+    def __init__(self, limit: int | None, used: Callable[[], int] | None = None) -> None:
         import zarr.codecs  # noqa: F401 - so that its memory is counted
 
-        self.base = settled_memory()
+        self.used = used or settled_memory
+        self.base = self.used()
         self.limit = max(512 << 20, self.base + (256 << 20)) if limit is None else limit
+
+    @classmethod
+    def of(cls, memory_limit: "int | str | Budget | None") -> "Budget":
+        """Return the budget of a memory limit, or the given budget."""
+        if isinstance(memory_limit, Budget):
+            return memory_limit
+        return cls(None if memory_limit is None else parse_bytes(memory_limit, "memory_limit"))
 
     def batch_bytes(self, table: Reader, width: int, tile_rows: int, held: int) -> int:
         """Return the bytes per batch. Raises ``MemoryLimitError`` if the limit is too low.
@@ -459,7 +470,7 @@ class Budget:
 
     def sort_bytes(self, width: int, tile_rows: int) -> int:
         """Return how many bytes of records to sort at a time, once all rows have been read."""
-        available = self.limit - settled_memory() - ALLOWANCE - tile_bytes(width, tile_rows)
+        available = self.limit - self.used() - ALLOWANCE - tile_bytes(width, tile_rows)
         return max(available // 2, LEAST_SORT)
 
 

@@ -2,12 +2,18 @@
 
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from partirvm.execution.local import LocalExecutor
+from partirvm.execution.local import LocalExecutor, MomentsPass
 
 if TYPE_CHECKING:
     from partirvm.execution.dask import DaskExecutor
 
-__all__ = ["Executor", "LocalExecutor", "executor_for", "is_ended"]
+__all__ = [
+    "Executor",
+    "LocalExecutor",
+    "MomentsPass",
+    "executor_for",
+    "is_ended",
+]
 
 Executor: TypeAlias = "LocalExecutor | DaskExecutor"
 """An executor; both kinds produce the same bits."""

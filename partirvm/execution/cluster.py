@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Coroutine, Iterator, Sequence
 from concurrent.futures import CancelledError, Future
 from concurrent.futures import wait as wait_for
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
 from partirvm.errors import ClusterError, NoWorkersError, PartirvmError, UsageError
@@ -24,17 +25,38 @@ from partirvm.storage.address import allow_protocols, allowed
 R = TypeVar("R")
 
 CONNECT = 10.0  # seconds to wait for a scheduler's first response
-QUESTION = 5.0  # seconds to wait for a response from the scheduler
-# seconds without a response after which a scheduler, even if restarted, is considered gone
-SILENCE = 20.0
-ANSWER = 60.0  # seconds to wait for all workers to respond to one query
-WORKER_TIMEOUT = 30.0  # seconds to wait for a worker before an error
 ATTEMPTS = 5  # maximum number of attempts if workers are lost repeatedly
 
 UNANSWERED = (OSError, RuntimeError, AttributeError, CancelledError, UnboundLocalError)
 """Errors from a query to the scheduler: unreachable, event loop ended, client closed, call
 cancelled. The last two occur on a worker that is stopped while this process waits
 (``distributed.utils.sync`` has no result then)."""
+
+
+@dataclass(frozen=True)
+class ClusterTimes:
+    """How long a process waits for a cluster.
+
+    Attributes:
+        patience: seconds to wait for a worker before an error
+        question: seconds to wait for a response from the scheduler
+        silence: seconds without a response after which a scheduler, even if restarted, is
+            considered gone
+        answer: seconds to wait for all workers to respond to one query
+        poll: seconds between two polls
+        clock: the module ``time``, or an object with the same functions
+    """
+
+    patience: float = 30.0
+    question: float = 5.0
+    silence: float = 20.0
+    answer: float = 60.0
+    poll: float = POLL
+    clock: Any = time
+
+
+TIMES = ClusterTimes()
+"""The times of every cluster, unless others are passed."""
 
 
 def connect(address: str) -> Any:
@@ -69,24 +91,23 @@ def address_of(client: Any) -> str:
 
 
 class Cluster:
-    """A ``distributed.Client``, and ``patience``, the seconds to wait for a worker before raising
-    an error.
+    """A ``distributed.Client``, and the times to wait for its cluster.
 
     ``n_threads`` and ``least_threads`` are the thread counts of all workers and of the smallest, as
     last polled. ``n_lost`` is the number of workers that have left without being retired, and
     ``last_lost`` the time of the last.
     """
 
-    def __init__(self, client: Any, patience: float = WORKER_TIMEOUT) -> None:
+    def __init__(self, client: Any, times: ClusterTimes = TIMES) -> None:
         self.client = client
-        self.patience = patience
+        self.times = times
         self.address = address_of(client)
         self.n_threads = self.least_threads = 1
         self.n_lost = 0
         self.last_lost = 0.0
         self._known_workers: set[str] = set()
         self._first_task: Any = None  # the task's future
-        self._last_poll = time.monotonic()
+        self._last_poll = times.clock.monotonic()
         self._silent_since: float | None = None
         self._empty_since: float | None = None
 
@@ -95,33 +116,34 @@ class Cluster:
         the errors of ``poll``."""
         self._submit_first_task()
         while not (workers := self.poll()):
-            time.sleep(0.1)
+            self.times.clock.sleep(0.1)
         return workers
 
     def poll_if_due(self) -> None:
-        """Poll, unless the last poll was less than ``POLL`` seconds ago."""
-        if time.monotonic() - self._last_poll > POLL:
+        """Poll, unless the last poll was too short a time ago."""
+        if self.times.clock.monotonic() - self._last_poll > self.times.poll:
             self.poll()
 
     def poll(self) -> dict[str, Any] | None:
         """Return the workers, or None while the scheduler does not respond.
 
-        Raises ``NoWorkersError`` after ``patience`` seconds without a worker, and ``ClusterError``
-        after ``SILENCE`` seconds without a scheduler, or at once if the client has closed, as
-        happens when this process's worker stops.
+        Raises ``NoWorkersError`` after ``times.patience`` seconds without a worker, and
+        ``ClusterError`` after ``times.silence`` seconds without a scheduler, or at once if the
+        client has closed, as happens when this process's worker stops.
         """
         if self.client.status == "closed":
             raise self.failure()
         try:
             identity = self.client.sync(
-                self.client.scheduler.identity, n_workers=-1, callback_timeout=QUESTION
+                self.client.scheduler.identity, n_workers=-1, callback_timeout=self.times.question
             )
         except UNANSWERED:
             identity = None
-        self._last_poll = now = time.monotonic()
+        self._last_poll = now = self.times.clock.monotonic()
         if identity is None:
             self._silent_since = self._silent_since or now
-            if self.client.status == "closed" or now - self._silent_since > SILENCE:
+            silence = now - self._silent_since
+            if self.client.status == "closed" or silence > self.times.silence:
                 raise self.failure()
             return None
         workers: dict[str, Any] = identity["workers"]
@@ -131,11 +153,11 @@ class Cluster:
         self._silent_since = None
         self._count_lost(workers.keys())
         self._empty_since = None if workers else self._empty_since or now
-        if self._empty_since is not None and now - self._empty_since > self.patience:
+        if self._empty_since is not None and now - self._empty_since > self.times.patience:
             self.close()
             raise NoWorkersError(
-                f"the cluster at {self.address} has had no worker for {self.patience:.0f} s: "
-                f"start one with `dask worker {self.address}`"
+                f"the cluster at {self.address} has had no worker for "
+                f"{self.times.patience:.0f} s: start one with `dask worker {self.address}`"
             )
         return workers
 
@@ -169,7 +191,7 @@ class Cluster:
                 for event in self._events_of(address)
                 if event[1].get("action") == "remove-worker"
             ]
-            left_at, removal = removals[-1] if removals else (time.time(), {})
+            left_at, removal = removals[-1] if removals else (self.times.clock.time(), {})
             if not removal.get("expected"):
                 self.n_lost += 1
                 self.last_lost = max(self.last_lost, left_at)
@@ -179,7 +201,7 @@ class Cluster:
         respond."""
         try:
             events = self.client.sync(
-                self.client.scheduler.events, topic=address, callback_timeout=QUESTION
+                self.client.scheduler.events, topic=address, callback_timeout=self.times.question
             )
         except UNANSWERED:
             return ()
@@ -188,14 +210,15 @@ class Cluster:
     def call(self, coroutine: Coroutine[Any, Any, R], seconds: float = math.inf) -> R:
         """Return the result of a call in the client's event loop. Raises the errors of ``poll``, or
         an error after a time-out."""
-        end = time.monotonic() + seconds
+        clock = self.times.clock
+        end = clock.monotonic() + seconds
         called: Future[R] | None = None
         with self.reaching():
             try:
                 called = asyncio.run_coroutine_threadsafe(coroutine, self.client.loop.asyncio_loop)
-                while not wait_for([called], min(POLL, seconds)).done:
+                while not wait_for([called], min(self.times.poll, seconds)).done:
                     self.poll_if_due()
-                    if time.monotonic() > end:
+                    if clock.monotonic() > end:
                         raise ClusterError(
                             f"the cluster at {self.address} has not responded for {seconds:.0f} "
                             "s: add workers if all are busy, or end one that hangs (Dask's "
@@ -213,7 +236,7 @@ class Cluster:
         """Return the cluster's response to a query that concerns no task. Raises ``ClusterError``
         if there is none."""
         try:
-            return self.call(coroutine, ANSWER)
+            return self.call(coroutine, self.times.answer)
         except CancelledError as error:  # this process is a worker that is being stopped
             raise self.failure() from error
 
@@ -227,7 +250,7 @@ class Cluster:
             raise
         except Exception:
             while self.poll() is None:
-                time.sleep(0.1)
+                self.times.clock.sleep(0.1)
             raise
 
     def failure(self, error: Exception | None = None) -> ClusterError:
@@ -290,7 +313,7 @@ def start(client: Any, key: str, function: Callable[..., Any], *args: Any, **opt
     The task leaves the worker's thread slots, so that a single-threaded worker can run both the
     driver and its tasks. If the worker dies, the scheduler restarts the task on another, so the
     function must resume from its stored state. Raises ``ClusterError`` if the scheduler has not
-    accepted the task within ``ANSWER`` s.
+    accepted the task in time (``ClusterTimes``).
     """
     from distributed import fire_and_forget  # type: ignore[attr-defined,unused-ignore]
 

@@ -16,10 +16,9 @@ from weakref import WeakKeyDictionary
 from partirvm.core.statistics import TreeSum, aligned_runs
 from partirvm.data.source import Source
 from partirvm.errors import PartirvmError
-from partirvm.execution.cluster import ATTEMPTS, QUESTION, WORKER_TIMEOUT, Cluster
+from partirvm.execution.cluster import ATTEMPTS, TIMES, Cluster, ClusterTimes
 from partirvm.execution.kernel_store import Keeping, forget
 from partirvm.execution.local import (
-    POLL,
     SHARE,
     OfTile,
     Progress,
@@ -57,13 +56,13 @@ class DaskExecutor:
     """Executor that runs on the workers of a ``distributed.Client``, bit-identical to a
     ``LocalExecutor``.
 
-    Raises ``NoWorkersError`` after ``patience`` seconds without a worker, and ``ClusterError`` if
-    the scheduler is gone or a worker has different package versions.
+    Raises ``NoWorkersError`` if there is no worker in time (``ClusterTimes``), and ``ClusterError``
+    if the scheduler is gone or a worker has different package versions.
     """
 
-    def __init__(self, client: Any, patience: float = WORKER_TIMEOUT) -> None:
+    def __init__(self, client: Any, times: ClusterTimes = TIMES) -> None:
         self._client = client
-        self._cluster = Cluster(client, patience)
+        self._cluster = Cluster(client, times)
         self._sent: WeakKeyDictionary[Source, tuple[int, dict[int, Any]]] = WeakKeyDictionary()
         """Rows on the cluster, for each in-process source: a level, and futures for runs of
         2**level tiles."""
@@ -119,7 +118,8 @@ class DaskExecutor:
         """Delete a fit's kept kernel blocks on all workers that respond."""
         # an unreachable worker deletes the blocks after ``IDLE`` seconds
         with suppress(Exception):
-            self._cluster.call(self._client.run(forget, token, asynchronous=True), QUESTION)
+            request = self._client.run(forget, token, asynchronous=True)
+            self._cluster.call(request, self._cluster.times.question)
 
     def _run(
         self,
@@ -339,13 +339,15 @@ class DaskExecutor:
             )
 
     def _finished(self, waiting: Collection[Any]) -> set[Any]:
-        """Return the tasks that ended within ``POLL`` s. Raises ``CancelledError`` for lost data,
+        """Return the tasks that ended within a poll. Raises ``CancelledError`` for lost data,
         or a task's error."""
         from distributed import wait  # type: ignore[attr-defined,unused-ignore]
 
+        seconds = self._cluster.times.poll
+
         async def ended() -> None:
             with self._client.as_current(), suppress(TimeoutError, CancelledError):
-                await wait(list(waiting), timeout=POLL, return_when="FIRST_COMPLETED")  # type: ignore[no-untyped-call,unused-ignore]
+                await wait(list(waiting), timeout=seconds, return_when="FIRST_COMPLETED")  # type: ignore[no-untyped-call,unused-ignore]
 
         self._cluster.call(ended())
         status = {future: future.status for future in waiting}

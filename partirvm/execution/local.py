@@ -161,13 +161,14 @@ def solution(
 
 class LocalExecutor:
     """Executor that uses threads of this process, each holding one finished tile; the number of
-    threads does not affect results."""
+    threads does not affect results. Progress is reported every ``poll_seconds`` at least."""
 
     forget = staticmethod(forget)
     lost_workers = (0, 0.0)  # as in ``DaskExecutor``; this executor has no workers to lose
 
-    def __init__(self, threads: int | None = None) -> None:
+    def __init__(self, threads: int | None = None, poll: float = POLL) -> None:
         self.threads = threads or usable_cores()
+        self.poll_seconds = poll
         self._pool = ThreadPoolExecutor(self.threads, thread_name_prefix="partirvm")
 
     def machine(self, limit: int | None) -> Machine:
@@ -273,7 +274,7 @@ class LocalExecutor:
                     reach = done + 1 + (self.threads if ahead is None else ahead)
                     for thing in things[done + len(waiting) : reach]:
                         waiting.append(self._pool.submit(function, thing))
-                    while not wait([waiting[0]], timeout=POLL).done:
+                    while not wait([waiting[0]], timeout=self.poll_seconds).done:
                         report(done, len(things))
                     result = waiting.popleft().result()
                     report(done + 1, len(things))

@@ -127,6 +127,8 @@ class Driver:
     its readers, given the line and the fit.
     """
 
+    learn_again = staticmethod(learn_again)
+
     executor: Executor
     source: Source
     held_out: Source | None = None
@@ -234,7 +236,7 @@ class Driver:
                 with gathered(
                     self.source, request.rows, self.executor, self._on_passes, self._spent
                 ) as sample:
-                    return (learn_again(sample, request),)
+                    return (self.learn_again(sample, request),)
             case _:  # Gather
                 row_numbers = [gather.rows for gather in instructions]
                 tiles = map(self.source.gather, row_numbers)

@@ -41,15 +41,12 @@ from partirvm.process import package_versions
 from partirvm.resolve.new_problem import Interrupted, timer
 from partirvm.resolve.resolve import FitSpec, check_parameters, continued, resolve
 from partirvm.storage import Where
-from partirvm.storage.lease import Lease, Process
+from partirvm.storage.lease import Lease, LeaseTimes, Process
 from partirvm.strategies.instructions import Stopped
 
 TAKE_OVER_SECONDS = 40.0
 """Seconds for which a new driver waits for the lease held by a driver that hangs or is
 unreachable."""
-
-POLL_SECONDS = 0.2
-"""Seconds between two polls for requests to end the job."""
 
 LOSS_SECONDS = 60.0
 """Minimum number of seconds between two events about lost workers."""
@@ -162,7 +159,8 @@ def fit(
         parameters: the options
         validation: path or URL of held-out DATA, or None
         overwrite: True to replace an old JOB, unless the fit is refused
-        how: the ``client`` and ``watcher`` arguments of ``run_attempt``
+        how: the ``client`` and ``watcher`` arguments of ``run_attempt``, and ``times`` of
+            ``run_job``
     """
     _plan(parameters, data, validation, how.get("client"), lambda: Termination.TIME)
     requests.create(data, job, parameters, validation, overwrite, how.get("client"))
@@ -170,20 +168,31 @@ def fit(
 
 
 def run_job(
-    job: str, *, attempt: int | None = None, patience: float = TAKE_OVER_SECONDS, **how: Any
+    job: str,
+    *,
+    attempt: int | None = None,
+    patience: float = TAKE_OVER_SECONDS,
+    times: LeaseTimes | None = None,
+    **how: Any,
 ) -> Outcome | None:
     """Run a queued or interrupted job in this process and return its result.
 
-    Returns None if the job has ended or its current attempt is not ``attempt``. ``how`` holds
-    ``run_attempt`` options: ``allow_code``, ``client``, ``watcher``. Without ``allow_code``, a job
-    that names functions raises ``UsageError``.
+    Returns None if the job has ended or its current attempt is not ``attempt``. Without
+    ``allow_code``, a job that names functions raises ``UsageError``.
+
+    Args:
+        job: path or URL of JOB
+        attempt: number of the attempt to run; None for any
+        patience: seconds to wait for a process that runs the job
+        times: the times of the job's lease; None for the usual ones
+        how: the ``allow_code``, ``client`` and ``watcher`` arguments of ``run_attempt``
 
     Raises ``LeaseError`` while another process runs the job. If the DATA are missing or have
     changed since the job began, it raises ``MissingDataError`` or ``ChangedDataError``; the job is
     then interrupted, and can be resumed once the original DATA are restored. Other exceptions are
     raised as by ``fit``; the job then records ``failed``.
     """
-    store = JobStore(job)
+    store = JobStore(job, times)
     with store.acquire(patience=patience):
         return run_attempt(store, attempt, **how)
 
@@ -365,13 +374,15 @@ def _poll(store: JobStore, attempt: int, watcher: Watcher) -> Interrupted:
     """Return a function that returns ``ABORTED`` after a request to end the job, and raises if the
     lease is lost."""
     aborted = False
-    polled = -POLL_SECONDS
+    interval = store.times.poll
+    clock = store.times.clock
+    polled = -interval
 
     def poll() -> Termination | None:
         nonlocal aborted, polled
         aborted = aborted or watcher.aborted()
-        if not aborted and time.monotonic() - polled >= POLL_SECONDS:
-            polled = time.monotonic()
+        if not aborted and clock.monotonic() - polled >= interval:
+            polled = clock.monotonic()
             if store.lease is not None and store.lease.lost:
                 store.lease.check()
             aborted = store.requested(attempt) is not None
@@ -389,12 +400,13 @@ def _recorded_losses(store: JobStore, executor: Executor) -> Iterator[Callable[[
     """
     recorded = 0
     recorded_at = -LOSS_SECONDS
+    clock = store.times.clock
 
     def record(seconds: float = LOSS_SECONDS) -> None:
         nonlocal recorded, recorded_at
         n_lost, last_lost = executor.lost_workers
-        if n_lost > recorded and time.monotonic() - recorded_at >= seconds:
-            recorded_at = time.monotonic()
+        if n_lost > recorded and clock.monotonic() - recorded_at >= seconds:
+            recorded_at = clock.monotonic()
             store.record({"event": "workers", "lost": n_lost - recorded, "last": last_lost})
             recorded = n_lost
 

@@ -38,7 +38,7 @@ from partirvm.storage import Folder, Where, open_folder, storing
 from partirvm.storage import lease as leases
 from partirvm.storage.address import address
 from partirvm.storage.codec import HEAD
-from partirvm.storage.lease import Lease
+from partirvm.storage.lease import Lease, LeaseTimes
 from partirvm.storage.records import HEAD as MOST_JSON
 from partirvm.storage.records import (
     TIME,
@@ -96,9 +96,10 @@ EVENT |= {"versions?": dict[str, str]}
 
 class JobStore:
     """Store that reads and writes one job folder. ``lease`` is this process's lease, or None
-    without one."""
+    without one; ``times`` are the times of leases."""
 
-    def __init__(self, location: Where) -> None:
+    def __init__(self, location: Where, times: LeaseTimes | None = None) -> None:
+        self.times = times or leases.TIMES
         self.location = address(location).rstrip("/")
         self.lease: Lease | None = None
         self.folder = open_folder(self.location)
@@ -107,10 +108,26 @@ class JobStore:
         self._numbers = Counter[str]()
 
     @classmethod
-    def create(cls, location: Where, spec: dict[str, Any], *, overwrite: bool = False) -> Self:
-        """Create a job folder. Raises ``ExistsError``, ``StorageError``, and ``LeaseError`` while a
-        process runs the old job."""
-        store = cls(location)
+    def create(
+        cls,
+        location: Where,
+        spec: dict[str, Any],
+        *,
+        overwrite: bool = False,
+        times: LeaseTimes | None = None,
+    ) -> Self:
+        """Create a job folder.
+
+        Args:
+            location: the folder
+            spec: the request
+            overwrite: whether to replace a job
+            times: the times of leases
+
+        Raises ``ExistsError``, ``StorageError``, and ``LeaseError`` while a process runs the old
+        job.
+        """
+        store = cls(location, times)
         folder = store.folder
         place = store.location
         with storing(place), ExitStack() as held:
@@ -125,7 +142,7 @@ class JobStore:
                         f"{place} already exists: replace a job with --overwrite, or continue it "
                         "with `partirvm resume`"
                     )
-                lease = held.enter_context(leases.acquire(folder))
+                lease = held.enter_context(leases.acquire(folder, times=store.times))
                 lease.check()
                 folder.remove(SPEC_NAME)
                 store._clear(lease, EVENTS, "control", *(f"{kind}s" for kind in KEPT))
@@ -164,12 +181,14 @@ class JobStore:
         self.spec()
         self._stay = {}
         self._saved = {}
-        self.lease = leases.acquire(self.folder, self._last_event, patience=patience)
+        self.lease = leases.acquire(
+            self.folder, self._last_event, patience=patience, times=self.times
+        )
         return self.lease
 
     def holder(self) -> leases.Holder | None:
         """Return the current or the last holder of the lease."""
-        return leases.holder(self.folder)
+        return leases.holder(self.folder, self.times)
 
     def _held(self) -> Lease:
         """Return this process's lease. Raises ``LeaseError`` without one: only the holder may

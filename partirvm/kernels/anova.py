@@ -419,15 +419,15 @@ class AnovaTriangle:
     triangle one after the other.
 
     They are computed in slabs, a few points and all later ones. The values k_j of each feature are
-    kept for the gradient if they are at most ``KEPT`` numbers.
+    kept for the gradient if they are at most ``most_kept`` numbers.
     """
 
-    def __init__(self, kernel: "Anova", points: Float) -> None:
+    def __init__(self, kernel: "Anova", points: Float, most_kept: int = KEPT) -> None:
         n, d = points.shape
         self.features = ActiveFeatures(kernel, d)
         self.coordinates = self.features.coordinates(points, points.mean(axis=0))
         self.slabs = runs(n, max(PAIRS // n, 1))
-        keeps = len(self.coordinates) * n * n // 2 <= KEPT
+        keeps = len(self.coordinates) * n * n // 2 <= most_kept
         self.kept = list[Float]()
         whole = np.zeros((n, n))
         for slab in self.slabs:

@@ -5,10 +5,28 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from partirvm.learning.class_search import class_centres, learn_classes
+from partirvm.learning.exact_process import ProcessFit, ProcessRows
 from partirvm.learning.process_search import learn_regression
-from partirvm.learning.sample import SampledRows
-from partirvm.learning.search import OF_NUMBERS, CentreLimits, SearchSettings
+from partirvm.learning.sample import SampledRows, SearchEffort, gathered
+from partirvm.learning.search import OF_NUMBERS, CentreLimits, SearchSettings, learning_options
 from partirvm.spec.problem import Problem
+
+__all__ = [
+    "OF_NUMBERS",
+    "SEARCHES",
+    "CentreLimits",
+    "ProcessFit",
+    "ProcessRows",
+    "SampledRows",
+    "SearchEffort",
+    "SearchSettings",
+    "TargetSearch",
+    "class_centres",
+    "gathered",
+    "learn_classes",
+    "learn_regression",
+    "learning_options",
+]
 
 
 @dataclass(frozen=True)

@@ -17,11 +17,11 @@ together .166 and .130 in 9). Warping makes unscaled pixels worse.
 
 Indicators are step functions, for which the evidence of a process favours too much detail. Left-out
 rows therefore decide: a width per feature must lower the squared error by more than one standard
-error. With more than ``FEW`` rows, the search continues with the tied evidence of thousands of rows
-(``learning.forms``), and more left-out rows then decide: a process on 400 rows cannot tell which
-widths help with more rows (protein in 4 classes: log loss 1.025 with one width, .971 with a width
-per feature). For unscaled features, the decision is made immediately, to avoid a futile search over
-many pixels. Two classes with that many rows always get a width per feature.
+error. With more than ``SearchEffort.few`` rows, the search continues with the tied evidence of
+thousands of rows (``learning.forms``), and more left-out rows then decide: a process on 400 rows
+cannot tell which widths help with more rows (protein in 4 classes: log loss 1.025 with one width,
+.971 with a width per feature). For unscaled features, the decision is made immediately, to avoid a
+futile search over many pixels. Two classes with that many rows always get a width per feature.
 
 If two classes hardly overlap, left-out rows also decide between least squares and a logistic link
 (``clear``). Log losses with least squares and with the link: even and odd digits .021 and .056,
@@ -42,8 +42,6 @@ from partirvm.learning.exact_process import ProcessFit, ProcessRows, climb
 from partirvm.learning.features import all_warped
 from partirvm.learning.forms import EACH, MEAN, learn, with_gammas
 from partirvm.learning.process_search import (
-    FEW,
-    ROWS,
     WIDE,
     WORK,
     better_than_mean,
@@ -127,7 +125,7 @@ class OneWidth:
     @property
     def has_many(self) -> bool:
         """True if there are more rows than an exact process can use."""
-        return len(self.order) > FEW
+        return len(self.order) > self.rows.sample.effort.few
 
     @property
     def compares(self) -> bool:
@@ -204,7 +202,11 @@ def one_width(sample: SampledRows, problem: Problem, settings: SearchSettings) -
     """
     sample.on_step("widths")
     order = in_order(sample, settings.seed)
-    most = min(ROWS, int(np.sqrt(WORK / problem.empty.scaling.n_inputs)), settings.columns)
+    most = min(
+        sample.effort.class_rows,
+        int(np.sqrt(WORK / problem.empty.scaling.n_inputs)),
+        settings.columns,
+    )
     rows = ProcessRows.of(sample, problem, order[:most])
     kernels = {ONE: problem.empty.kernel, UNSCALED: unscaled(problem)}
     noise = float(np.log(FIRST_NOISE))
@@ -321,6 +323,7 @@ def left_out(
     order: Int,
     most: int,
     each: ProcessFit | None = None,
+    process: type[ProcessRows] = ProcessRows,
 ) -> Float:
     """Return the squared errors of n left-out rows, times the row weights, with one width, with a
     width per feature and without a kernel.
@@ -336,11 +339,12 @@ def left_out(
         most: maximum number of rows used for prediction
         each: the fit with a width per feature, of which only a common factor is learned; None to
             learn all widths
+        process: the class of processes
     """
     squares = []
     for kept, outside in search_splits(order, most):
-        rows = ProcessRows.of(sample, problem, kept)
-        new = ProcessRows.of(sample, problem, outside)
+        rows = process.of(sample, problem, kept)
+        new = process.of(sample, problem, outside)
         if each is None:
             by_one = climb(rows, one, ONE_STEPS, together=True)
             by_each = climb(rows, by_one, STEPS)

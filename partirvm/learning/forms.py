@@ -5,9 +5,9 @@ The eigenvectors of the mean outer product of the gradient of the fitted mean f,
 ∇f(x_n)∇f(x_n)ᵀ, are the directions in which f changes most and least (Trivedi et al. 2014, "A
 consistent estimator of the expected gradient outer product"; Radhakrishnan et al. 2024). A new
 search starts at these directions and raises the evidence over their widths. With more than
-``FREE_ROWS`` rows, it then moves the directions themselves, on all rows. A regression also tries
-the directions of an exact process (``learning.process_search``), which detects waves that a tied
-RVM mistakes for noise.
+``SearchEffort.free_rows`` rows, it then moves the directions themselves, on all rows. A regression
+also tries the directions of an exact process (``learning.process_search``), which detects waves
+that a tied RVM mistakes for noise.
 """
 
 from collections.abc import Callable, Sequence
@@ -62,10 +62,6 @@ FAMILIES = ("gaussian", "matern52", "matern32")
 MOST_ENTRIES = 2048
 """Maximum total number d² of entries of the directions."""
 
-FREE_ROWS = 2000
-"""With more rows than this, the directions themselves also move; with fewer rows, moving them
-raised errors by a few %."""
-
 
 def with_family(kernel: Kernel, family: str, n_features: int) -> Kernel:
     """Return the kernel with its radial kernels replaced by another family's, at a typical
@@ -104,8 +100,7 @@ def learn(
 
     Unless the metric is "widths", directions are learned after the widths, with the same rows and
     centres. If the metric is "auto", directions are kept if they raise the evidence by one nat
-    each. The search then continues on all rows; with more than ``FREE_ROWS`` rows, the directions
-    also move.
+    each. The search then continues on all rows; with many rows, the directions also move.
 
     Args:
         sample: the sample of rows
@@ -128,7 +123,7 @@ def learn(
     whole = stage.again(
         sample=sample, score=score, count=count, most=min(stage.most, ALL_EVALUATIONS)
     )
-    if problem.n_rows > FREE_ROWS and inside(stage.kernel, d, Directions):
+    if problem.n_rows > sample.effort.free_rows and inside(stage.kernel, d, Directions):
         stage = _freed(whole, d)
     elif stage.sample is not sample or count > stage.count:
         stage = whole.climb()

@@ -32,16 +32,6 @@ JUDGED_ROWS = 500
 JUDGED_SHARE = 0.25
 """Maximum fraction of left-out rows."""
 
-LEAST_JUDGED = 100
-"""Minimum number of left-out rows: fewer can detect only differences of 20 % or more."""
-
-LOST = 1.05
-"""Ratio to the best rival's error above which a kernel counts as lost."""
-
-SURE = 1.0
-"""Minimum difference in squared error from the rival, in standard errors, for a kernel to count as
-lost."""
-
 ROUNDS = 60
 """Number of boosted trees."""
 
@@ -184,10 +174,10 @@ class LeftOutJudge:
         gain = losses - self.rivals[rival]
         error = float(np.sqrt(losses.mean()))
         rival_error = float(np.sqrt(self.rivals[rival].mean()))
-        sure = gain.mean() > SURE * gain.std() / np.sqrt(len(gain))
-        return LeftOutVerdict(
-            len(losses), error, rival, rival_error, bool(sure and error > LOST * rival_error)
-        )
+        effort = self.sample.effort
+        sure = gain.mean() > effort.sure * gain.std() / np.sqrt(len(gain))
+        lost = bool(sure and error > effort.lost * rival_error)
+        return LeftOutVerdict(len(losses), error, rival, rival_error, lost)
 
 
 def judge_of(
@@ -206,6 +196,6 @@ def judge_of(
     most : maximum number of left-out rows
     """
     known, new = last_left_out(order, most, JUDGED_SHARE)
-    if len(new) < LEAST_JUDGED:
+    if len(new) < sample.effort.judged:
         return None
     return LeftOutJudge(sample, problem, known[:PROCESS_ROWS], new, residuals)

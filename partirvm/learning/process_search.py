@@ -4,7 +4,7 @@ rows.
 A tied RVM with a few hundred centres cannot express a function with much detail: its evidence
 treats the detail as noise and favours larger widths. An exact process has every row as a centre.
 L-BFGS maximises its evidence jointly over the kernel's log parameters, the signal variance and the
-noise variance, from several widths (``STARTS``) and little noise, so that detail is explained
+noise variance, from several widths and little noise, so that detail is explained
 before anything is attributed to noise. The candidates are:
 
 - *widths*: searches start from several common widths, and from the features that individually raise
@@ -21,7 +21,7 @@ The kernel is then compared with cheap rivals on rows not used for learning
 (``learning.escalation``).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -49,22 +49,12 @@ from partirvm.spec.entries import Record
 from partirvm.spec.problem import Problem
 from partirvm.types import Float, Int
 
-ROWS = 400
-"""Number of rows in the searches; 500 would take twice as long."""
-
 LAST_ROWS = 1000
 """Number of rows in the last steps from the best kernel."""
 
 WORK = 1.25e7
 """Maximum rows² × features per evaluation: 400 rows with up to 78 features. A search takes about a
 hundred evaluations."""
-
-FEW = 2000
-"""Up to this many rows, the process kernel is the result; with more rows, the tied search starts
-from it."""
-
-STARTS = (0.25, 0.5, 1.0, 2.0, 4.0)
-"""Initial inverse widths, relative to gamma="scale"."""
 
 FIRST_ROWS = 100
 """Minimum number of rows in the steps from each start; half of a search's rows are enough to find
@@ -150,7 +140,13 @@ def first_widths(sample: SampledRows, problem: Problem, order: Int, most: int) -
 
 
 def warped_if_better(
-    sample: SampledRows, problem: Problem, order: Int, most: int, widths: ProcessFit, judged: bool
+    sample: SampledRows,
+    problem: Problem,
+    order: Int,
+    most: int,
+    widths: ProcessFit,
+    judged: bool,
+    warp: Callable[..., tuple[Problem, ProcessFit]] = warped,
 ) -> tuple[Problem, ProcessFit, dict[str, float]]:
     """Warp skewed features unless this raises the error on rows used to learn neither the widths
     nor the warps.
@@ -166,6 +162,7 @@ def warped_if_better(
         most: number of rows used to learn ``widths``
         widths: the best kernel for unwarped features
         judged: whether left-out rows may decide
+        warp: learns the warps, with the first five arguments
 
     Returns the problem, its best process, and the compared errors (empty if none were compared), in
     units of the scaled targets.
@@ -174,9 +171,9 @@ def warped_if_better(
     if judged and problem.target_variance:
         judge = judge_of(sample, problem, order, most=WARP_ROWS)
     if judge is None or most + len(judge.new) > len(order):
-        return *warped(sample, problem, order, most, widths), {}
+        return *warp(sample, problem, order, most, widths), {}
     teachers = order[~np.isin(order, judge.new)]
-    warped_problem, warped_widths = warped(sample, problem, teachers, most, widths)
+    warped_problem, warped_widths = warp(sample, problem, teachers, most, widths)
     if warped_problem is problem:
         return problem, widths, {}
     warped_judge = replace(judge, problem=warped_problem)
@@ -230,10 +227,10 @@ def search(
 
 
 def evidence_of(sample: SampledRows, problem: Problem, seed: int) -> float:
-    """Return the evidence of a problem's best widths, found from the starts of ``search`` on up to
-    ``ROWS`` rows."""
+    """Return the evidence of a problem's best widths, found from the starts of ``search`` on the
+    rows of a search."""
     order = in_order(sample, seed)
-    most = min(ROWS, int(np.sqrt(WORK / problem.empty.scaling.n_inputs)))
+    most = min(sample.effort.rows, int(np.sqrt(WORK / problem.empty.scaling.n_inputs)))
     kernel = problem.empty.kernel.per_feature(problem.empty.scaling.n_inputs)
     rows = ProcessRows.of(sample, problem.with_kernel(kernel), order[:most])
     few = ProcessRows.of(sample, rows.problem, order[: min(max(most // 2, FIRST_ROWS), most)])
@@ -241,10 +238,10 @@ def evidence_of(sample: SampledRows, problem: Problem, seed: int) -> float:
 
 
 def _from_starts(few: ProcessRows, rows: ProcessRows, more: ProcessRows) -> ProcessFit:
-    """Return the best result of searches from ``STARTS`` and from starts found on ``more`` rows;
-    each begins on ``few`` rows."""
+    """Return the best result of searches from common widths and from starts found on ``more``
+    rows; each begins on ``few`` rows."""
     kernel = rows.problem.empty.kernel
-    starts = jittered(kernel.logs, STARTS, seed=0)
+    starts = jittered(kernel.logs, rows.sample.effort.starts, seed=0)
     if 1 < len(kernel.logs) <= SCREENED:
         starts += screened(more, kernel)
     best = from_starts(few, starts, FIRST_NOISE, FIRST_STEPS, STARTS_CLIMBED)
@@ -262,6 +259,7 @@ def left_out(
     *,
     afresh: bool = False,
     summed: ProcessFit | None = None,
+    process: type[ProcessRows] = ProcessRows,
 ) -> Float:
     """Predict n left-out rows with the mean alone, with widths and, unless None, with directions
     and with sums of effects.
@@ -281,6 +279,7 @@ def left_out(
             features, a few steps from the optimum for all rows do not remove the information from
             left-out rows
         summed: the fit of sums of effects, or None
+        process: the class of processes
 
     Returns log densities in nats and squared errors times row weights, for scaled targets,
     (k, 2, n) for the mean and the k − 1 fits.
@@ -288,8 +287,8 @@ def left_out(
     splits = search_splits(order, most)
     parts = []
     for kept, outside in splits:
-        rows = ProcessRows.of(sample, problem, kept)
-        new = ProcessRows.of(sample, problem, outside)
+        rows = process.of(sample, problem, kept)
+        new = process.of(sample, problem, outside)
         fits = [widths, turned]
         if len(splits) > 1 and afresh:
             fits = searched_again(rows, kept, widths, turned)
@@ -360,6 +359,14 @@ class RegressionSearch:
         """The number of inputs of the kernel."""
         return self.problem.empty.scaling.n_inputs
 
+    @property
+    def ends_with_process(self) -> bool:
+        """True if a process determines the kernel: there are few rows, and the search used as many
+        as it should."""
+        effort = self.sample.effort
+        n_rows = len(self.order)
+        return self.most >= min(effort.rows, n_rows) and n_rows <= effort.few
+
     def rows(self, numbers: Int) -> ProcessRows:
         """Return the sample rows with these numbers."""
         return ProcessRows.of(self.sample, self.problem, numbers)
@@ -412,7 +419,7 @@ def learn_regression(sample: SampledRows, problem: Problem, settings: SearchSett
     learned kernel, which the last logged record contains."""
     d = problem.empty.scaling.n_inputs
     order = in_order(sample, settings.seed)
-    most = min(ROWS, int(np.sqrt(WORK / d)), settings.columns)
+    most = min(sample.effort.rows, int(np.sqrt(WORK / d)), settings.columns)
     turn = settings.learning.metric != "widths"
     widths = first_widths(sample, problem, order, most)
     warp_errors: dict[str, float] = {}
@@ -431,7 +438,7 @@ def learn_regression(sample: SampledRows, problem: Problem, settings: SearchSett
     summed = run.summed(widths)
     if turn and summed is None and len(order) >= WIDE * d:
         steep = steep_start(run, widths)
-        if steep is not None and len(order) <= FEW:
+        if steep is not None and len(order) <= sample.effort.few:
             rows = run.rows(order[: min(settings.columns, LAST_ROWS)])
             return run.result(rows, climb(rows, steep, LAST_STEPS), {"form": DIRECTIONS})
         turned = turned if steep is None else steep
@@ -455,8 +462,7 @@ def by_rows(
         summed: the best sums of effects, or None
         family: name of the chosen family, or "" to keep the problem's family
     """
-    count = len(run.order)
-    if run.most >= min(ROWS, count) and count <= FEW:
+    if run.ends_with_process:
         return by_process(run, widths, turned, summed)
     better = by_effects(run, widths, turned, summed)
     return by_tied_evidence(run, widths, turned, family) if better is None else better

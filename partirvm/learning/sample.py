@@ -13,6 +13,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from partirvm.core import ascent
 from partirvm.core.posterior import posterior
 from partirvm.core.statistics import GramStatistics
 from partirvm.core.tied import Tied, updates
@@ -69,13 +70,49 @@ to end the work."""
 
 
 @dataclass(frozen=True)
+class SearchEffort:
+    """How much work a kernel search does. The defaults are those of every fit.
+
+    Attributes:
+        evaluations: maximum number of evaluations per search of the tied evidence
+        starts: initial inverse widths of a process, relative to gamma="scale"
+        rows: maximum number of rows in the searches for a regression with a process; 500 would
+            take twice as long
+        class_rows: the same for a classification
+        few: up to this many rows, the process kernel is the result; with more rows, the tied
+            search starts from it
+        judged: minimum number of left-out rows that judge a kernel: fewer can detect only
+            differences of 20 % or more
+        lost: ratio to the best rival's error above which a kernel counts as lost
+        free_rows: with more rows than this, directions themselves also move (``learning.forms``);
+            with fewer rows, moving them raised errors by a few %
+        sure: minimum difference in squared error from the rival, in standard errors, for a kernel
+            to count as lost
+    """
+
+    evaluations: int = ascent.MOST
+    starts: tuple[float, ...] = (0.25, 0.5, 1.0, 2.0, 4.0)
+    rows: int = 400
+    class_rows: int = 400
+    few: int = 2000
+    judged: int = 100
+    lost: float = 1.05
+    sure: float = 1.0
+    free_rows: int = 2000
+
+
+EFFORT = SearchEffort()
+"""The effort of every fit."""
+
+
+@dataclass(frozen=True)
 class SampledRows:
     """Rows held in memory, and the executor for passes over them.
 
     ``whole`` is True if the sample contains all rows of the source. ``room`` is the number of bytes
     for kernel blocks kept between passes. ``log`` is called with each history record, ``on_best``
     with a design of the best kernel, and ``on_step`` with the name of each of the ``STAGES`` when
-    it begins and with "" before each evaluation of the evidence.
+    it begins and with "" before each evaluation of the evidence. ``effort`` limits kernel searches.
     """
 
     rows: GatheredRows
@@ -87,6 +124,7 @@ class SampledRows:
     log: Callable[[Record], None] = lambda record: None
     on_best: Callable[[Design], None] = lambda design: None
     on_step: Callable[[str], None] = lambda stage: None
+    effort: SearchEffort = EFFORT
 
     @cached_property
     def _runs(self) -> tuple[str, Iterator[int]]:
@@ -148,7 +186,7 @@ def gathered(
         executor: reads the tiles and, if it is local, runs the later passes
         on_progress: called before and while tiles are read
         spent: accumulates the reading time in seconds
-        options: ``room``, ``log``, ``on_best`` and ``on_step`` of ``SampledRows``
+        options: ``room``, ``log``, ``on_best``, ``on_step`` and ``effort`` of ``SampledRows``
     """
     own = executor if isinstance(executor, LocalExecutor) else LocalExecutor(executor.threads)
     with (

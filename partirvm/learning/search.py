@@ -36,7 +36,14 @@ from partirvm.kernels import Anova, Directions, Family, Kernel
 from partirvm.kernels.base import NEGLIGIBLE
 from partirvm.kernels.composed import Several, replaced
 from partirvm.kernels.design import Design
-from partirvm.learning.sample import EvidencePoint, SampledRows, evaluate, evaluate_fit
+from partirvm.learning.sample import (
+    EFFORT,
+    EvidencePoint,
+    SampledRows,
+    SearchEffort,
+    evaluate,
+    evaluate_fit,
+)
 from partirvm.likelihoods.gaussian import noise
 from partirvm.spec.entries import Record
 from partirvm.spec.problem import Problem
@@ -114,7 +121,7 @@ class LearningOptions:
     rows: int
     centres: int
     max_centres: int
-    evaluations: int = ascent.MOST
+    evaluations: int = EFFORT.evaluations
     metric: str = "widths"
     warm: Float | None = field(default=None, repr=False, compare=False)
 
@@ -149,6 +156,7 @@ def learning_options(
     limits: CentreLimits = OF_NUMBERS,
     metric: str = "widths",
     most: int = LEARNING_ROWS,
+    effort: SearchEffort = EFFORT,
 ) -> LearningOptions:
     """Compute the options of kernel learning.
 
@@ -160,6 +168,7 @@ def learning_options(
         limits: limits on the number of centres
         metric: "widths", "directions" or "auto"
         most: maximum number of rows to use
+        effort: limits the number of evaluations
 
     >>> learning_options(36_000)
     LearningOptions(rows=8000, centres=300, max_centres=500, evaluations=150, metric='widths')
@@ -172,7 +181,7 @@ def learning_options(
     centres = min(limits.most, max(int(limits.share * rows), 1))
     share = min(np.sqrt(WORK / (rows * centres * n_features)), 1.0)
     centres = max(int(share * centres), 1)
-    evaluations = max(int(share * ascent.MOST), 20)
+    evaluations = max(int(share * effort.evaluations), 20)
     first = min(limits.first, centres)
     return LearningOptions(max(int(share * rows), 2), first, centres, evaluations, metric)
 

@@ -3,12 +3,44 @@ names to likelihoods."""
 
 from typing import Any
 
-from partirvm.likelihoods.classes import BERNOULLI, SOFTMAX
-from partirvm.likelihoods.gaussian import GaussianLikelihood
+from partirvm.likelihoods.classes import BERNOULLI, SOFTMAX, Newton
+from partirvm.likelihoods.gaussian import GaussianLikelihood, Solve
 from partirvm.likelihoods.indicators import IndicatorLikelihood
+from partirvm.likelihoods.passes import (
+    ErrorPass,
+    GramPass,
+    LeaveOneOutPass,
+    LogisticPass,
+    ResidualPass,
+    ScorePass,
+    SlopePass,
+)
 from partirvm.options import Request
 from partirvm.options.constraints import Check
 from partirvm.spec.problem import Likelihood
+
+__all__ = [
+    "BERNOULLI",
+    "GAUSSIAN",
+    "LIKELIHOODS",
+    "MANY_ROWS",
+    "POOLED",
+    "SOFTMAX",
+    "ErrorPass",
+    "GaussianLikelihood",
+    "GramPass",
+    "IndicatorLikelihood",
+    "LeaveOneOutPass",
+    "LogisticPass",
+    "Newton",
+    "ResidualPass",
+    "ScorePass",
+    "SlopePass",
+    "Solve",
+    "likelihood_for",
+    "requested_likelihood",
+    "words_of",
+]
 
 GAUSSIAN = GaussianLikelihood()
 POOLED = IndicatorLikelihood()

@@ -7,7 +7,7 @@ target has a separate β.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -70,6 +70,7 @@ class GaussianLikelihood(Likelihood):
     words: tuple[str, ...] = ("auto", "gaussian")
 
     has_noise = True
+    left_out_rows: ClassVar[int] = LEFT_OUT_ROWS
     rounds = RoundTraits(ranks_gains=True, fewer_candidates=True, learns_again=True)
     takes = frozenset({"residual", "solver", "warp_target"})
 
@@ -168,7 +169,7 @@ class GaussianLikelihood(Likelihood):
                         design, target.mean, target.root(), betas[k], least, k, rows=sample
                     )
                 )
-        if not (last and problem.n_rows > LEFT_OUT_ROWS and precise):
+        if not (last and problem.n_rows > self.left_out_rows and precise):
             passes.append(ResidualPass(design, current.means, rows=rows))
         return tuple(passes)
 

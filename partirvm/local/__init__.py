@@ -6,3 +6,20 @@ error from its neighbours' errors, and searches for the local kernel; ``cells`` 
 nearest rows; ``residuals`` holds a model's training rows. ``fit.local_residuals`` is the stage of a
 fit that decides whether a model has local residuals.
 """
+
+from partirvm.local.cells import LOG_FACTOR, NUMBER, Cells
+from partirvm.local.kriging import CORRELATIONS, LocalKernel, learned, moments
+from partirvm.local.metric import Metric
+from partirvm.local.residuals import LocalResiduals
+
+__all__ = [
+    "CORRELATIONS",
+    "LOG_FACTOR",
+    "NUMBER",
+    "Cells",
+    "LocalKernel",
+    "LocalResiduals",
+    "Metric",
+    "learned",
+    "moments",
+]

@@ -10,7 +10,7 @@ from partirvm.data import Source
 from partirvm.execution import Executor
 from partirvm.kernels.design import Design
 from partirvm.learning.forms import kernel_text
-from partirvm.learning.sample import STAGES, OnStep, SampledRows, gathered
+from partirvm.learning.sample import EFFORT, STAGES, OnStep, SampledRows, SearchEffort, gathered
 from partirvm.options import Request
 from partirvm.planning.memory import DataShape, kept_bytes, sample_bytes
 from partirvm.planning.plan import Machine, affordable
@@ -87,6 +87,7 @@ class Samples:
         on_step: called with the progress of kernel learning.
         spent: counts passes and their time.
         began: when the first small fit began, in seconds.
+        effort: limits kernel searches.
     """
 
     source: Source
@@ -98,6 +99,7 @@ class Samples:
     on_step: OnStep = lambda number, total, text: None
     spent: Spent = field(default_factory=Spent)
     began: float = field(default_factory=time.perf_counter)
+    effort: SearchEffort = field(default_factory=lambda: EFFORT)
 
     def take(
         self, problem: Problem, rows: int, log: SmallFitLog | None = None, room: int = 0
@@ -126,6 +128,7 @@ class Samples:
             on_best=log.keep,
             on_step=log.step,
             log=log.add,
+            effort=self.effort,
         )
 
     def check(self, *_: Any) -> None:

@@ -166,7 +166,9 @@ def learning_plan(samples: Samples, problem: Problem) -> LearningPlan:
     rows = min(n_rows, QUICK_ROWS if request.effort == "quick" else LEARNING_ROWS)
     d = samples.shape.n_features
     limits = search_of(problem).centres(problem.n_classes)
-    options = learning_options(n_rows, d, limits=limits, metric=metric, most=rows)
+    options = learning_options(
+        n_rows, d, limits=limits, metric=metric, most=rows, effort=samples.effort
+    )
     wanted = max(2 * options.max_centres, min(LAST_ROWS, n_rows))
     columns, room = samples.affordable(wanted, LEARNING_ROWS)
     # a block's derivatives take as much memory as the block

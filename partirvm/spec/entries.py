@@ -1,6 +1,7 @@
 """The history of a fit: a record of each fit, and the line that is stored for it."""
 
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -99,17 +100,18 @@ class Spent:
     """Work since the last history entry: seconds and number of passes, and the total number of rows
     read.
 
-    ``since`` is the time of that entry (``perf_counter``).
+    ``since`` is the time of that entry, as ``clock`` returns it.
     """
 
     passing: float = 0.0
     passes: int = 0
     rows: int = 0
     since: float = field(default_factory=time.perf_counter)
+    clock: Callable[[], float] = field(default=time.perf_counter, repr=False)
 
     def add(self, began: float, passes: int, rows: int) -> None:
-        """Add passes since ``began`` (``perf_counter``) over ``rows`` rows in total."""
-        self.passing += time.perf_counter() - began
+        """Add passes since ``began`` (a time of ``clock``) over ``rows`` rows in total."""
+        self.passing += self.clock() - began
         self.passes += passes
         self.rows += rows
 
@@ -119,7 +121,7 @@ class Spent:
         passing = self.passing / of
         passes = self.passes // of
         rows = self.rows // of
-        elapsed = (time.perf_counter() - self.since) / of
+        elapsed = (self.clock() - self.since) / of
         self.passing, self.passes, self.rows = (
             self.passing - passing,
             self.passes - passes,

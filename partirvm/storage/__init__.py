@@ -6,14 +6,25 @@ import it.
 """
 
 from partirvm.storage.address import Where, open_filesystem, reading, storing
+from partirvm.storage.codec import Codec, read_group, write_group
 from partirvm.storage.folder import Folder, open_folder, require_replaceable
+from partirvm.storage.lease import Lease, LeaseTimes, Process
+from partirvm.storage.records import read_json, to_json
 
 __all__ = [
+    "Codec",
     "Folder",
+    "Lease",
+    "LeaseTimes",
+    "Process",
     "Where",
     "open_filesystem",
     "open_folder",
+    "read_group",
+    "read_json",
     "reading",
     "require_replaceable",
     "storing",
+    "to_json",
+    "write_group",
 ]

@@ -94,6 +94,7 @@ class Codec:
         version: int,
         about: Any = None,
         copies: Beside | None = None,
+        part_bytes: int = PART,
     ) -> None:
         """Write a value to a new folder or URL, replacing an unfinished group.
 
@@ -113,8 +114,10 @@ class Codec:
         copies : (str, callable), optional
             The name of a folder in the group, and a function that writes it; it is complete if the
             group is.
+        part_bytes : int
+            The size of a part, at most ``PART``.
         """
-        write_group(*self.encode(value), location, kind, version, about, copies)
+        write_group(*self.encode(value), location, kind, version, about, copies, part_bytes)
 
     def read(self, location: str, kind: str, version: int) -> Any:
         """Return a group's value. Raises ``MissingDataError`` if it is damaged, ``FormatError`` for
@@ -218,6 +221,7 @@ def write_group(
     version: int,
     about: Any = None,
     copies: Beside | None = None,
+    part_bytes: int = PART,
 ) -> None:
     """Write an encoded value's JSON and arrays. An error leaves nothing behind; a killed process
     leaves an unfinished group.
@@ -232,6 +236,7 @@ def write_group(
         version: the version of its format.
         about: facts about the writer, as plain JSON.
         copies: a name in the group, and a function that writes it.
+        part_bytes: the size of a part, at most ``PART``.
     """
     folder = open_folder(location)
     parts = list[tuple[int, str]]()
@@ -241,7 +246,7 @@ def write_group(
     with storing(location):
         _remove_unfinished(folder, "" if copies is None else copies[0])
         try:
-            for part in _divided(chain([np.frombuffer(text, np.uint8)], flat)):
+            for part in _divided(chain([np.frombuffer(text, np.uint8)], flat), part_bytes):
                 folder.write(f"{len(parts):06d}", part)
                 parts.append((len(part), _hash(part)))
             if copies is not None:
@@ -308,13 +313,13 @@ def read_group(location: str, kind: str, version: int) -> tuple[dict[str, Any], 
     return tree, arrays
 
 
-def _divided(arrays: Iterable[Array]) -> Iterator[bytes]:
-    """Yield the bytes of flat arrays in parts of ``PART`` bytes each."""
+def _divided(arrays: Iterable[Array], part_bytes: int) -> Iterator[bytes]:
+    """Yield the bytes of flat arrays in parts of ``part_bytes`` each."""
     part = bytearray()
     for array in arrays:
         remaining = array.view(np.uint8).data
-        while len(part) + len(remaining) >= PART:
-            split = PART - len(part)
+        while len(part) + len(remaining) >= part_bytes:
+            split = part_bytes - len(part)
             yield b"".join([part, remaining[:split]])
             part = bytearray()
             remaining = remaining[split:]

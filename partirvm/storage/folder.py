@@ -307,14 +307,19 @@ def require_replaceable(
         )
 
 
+NO_FLUSHING = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP)
+"""Errors of a disk that does not support flushing."""
+
+
 def sync(*paths: Path) -> None:
     """Flush files and folder entries to disk. A disk that does not support flushing causes no
-    error."""
+    error; one that is full or damaged does."""
     for path in paths if os.name == "posix" else ():  # Windows cannot open folders
         handle = os.open(path, os.O_RDONLY)
-        with suppress(OSError):
-            os.fsync(handle)
-        os.close(handle)
+        try:
+            _flush_handle(handle)
+        finally:
+            os.close(handle)
 
 
 def flush(path: Path) -> None:
@@ -351,4 +356,12 @@ def _write(path: Path, data: bytes) -> None:
     with path.open("xb") as file:
         file.write(data)
         file.flush()
-        os.fsync(file.fileno())
+        _flush_handle(file.fileno())
+
+
+def _flush_handle(handle: int) -> None:
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        if error.errno not in NO_FLUSHING:
+            raise

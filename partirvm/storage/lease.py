@@ -8,7 +8,7 @@
 The number is the *epoch*; the newest epoch holds the lease. A process takes it by creating the file
 with the next number, which only one process can do, if the holder has released the lease, is dead
 (on the same machine, ``Process`` shows this at once), or wrote no heartbeat while watched for
-``EXPIRY`` seconds: clocks may differ, so they are not compared.
+``LeaseTimes.expiry`` seconds: clocks may differ, so they are not compared.
 
 A process that was frozen for an hour can still complete a pending write. The lease makes such
 writes void: each job event carries its writer's epoch and is created exclusively; ``lease/E.json``
@@ -35,11 +35,27 @@ from partirvm.storage.address import storing
 from partirvm.storage.folder import Folder
 from partirvm.storage.records import TIME, numbered, numbers, read_json, to_json
 
-BEAT = 3.0
-"""Seconds between heartbeats."""
 
-EXPIRY = 15.0
-"""Seconds without a heartbeat after which a holder on another machine is considered gone."""
+@dataclass(frozen=True)
+class LeaseTimes:
+    """The times of a lease.
+
+    Attributes:
+        beat: seconds between heartbeats
+        expiry: seconds without a heartbeat after which a holder on another machine is considered
+            gone
+        poll: seconds between two polls of a holder for requests to end its work
+        clock: the module ``time``, or an object with the same functions
+    """
+
+    beat: float = 3.0
+    expiry: float = 15.0
+    poll: float = 0.2
+    clock: Any = time
+
+
+TIMES = LeaseTimes()
+"""The times of every lease, unless others are passed."""
 
 CLAIM = {
     "time": TIME,
@@ -105,7 +121,7 @@ def _space() -> str:
 @dataclass(frozen=True)
 class Holder:
     """The process that holds or held an epoch, with its last heartbeat's number, time (on its
-    clock) and text."""
+    clock) and text; ``times`` are those of this process."""
 
     epoch: int
     process: "Process"
@@ -114,6 +130,7 @@ class Holder:
     last_beat: float
     over: bool
     doing: str = ""
+    times: LeaseTimes = TIMES
 
     @property
     def gone(self) -> bool:
@@ -123,7 +140,8 @@ class Holder:
     def alive(self) -> bool:
         """Return True if the holder appears alive at a single check; unreliable if the clocks
         differ too much."""
-        return not self.gone and time.time() - self.last_beat < EXPIRY
+        silence = self.times.clock.time() - self.last_beat
+        return not self.gone and silence < self.times.expiry
 
 
 def claims(folder: Folder, *, last: bool = False) -> dict[int, dict[str, Any]]:
@@ -138,7 +156,7 @@ def claims(folder: Folder, *, last: bool = False) -> dict[int, dict[str, Any]]:
                 raise
 
 
-def holder(folder: Folder) -> Holder | None:
+def holder(folder: Folder, times: LeaseTimes | None = None) -> Holder | None:
     """Return the holder of the newest epoch, or None if there is no epoch."""
     for epoch, claim in claims(folder, last=True).items():
         beat: dict[str, Any] = {"beat": 0, "time": claim["time"]}
@@ -152,38 +170,60 @@ def holder(folder: Folder) -> Holder | None:
         over = folder.exists(numbered("lease", epoch, ".over"))
         process = Process(claim["host"], claim["pid"], claim["began"], claim["space"])
         return Holder(
-            epoch, process, claim["time"], beat["beat"], beat["time"], over, beat.get("doing", "")
+            epoch=epoch,
+            process=process,
+            since=claim["time"],
+            beat=beat["beat"],
+            last_beat=beat["time"],
+            over=over,
+            doing=beat.get("doing", ""),
+            times=times or TIMES,
         )
     return None
 
 
-def acquire(folder: Folder, mark: Callable[[], int] = int, *, patience: float = 0.0) -> "Lease":
+def acquire(
+    folder: Folder,
+    mark: Callable[[], int] = int,
+    *,
+    patience: float = 0.0,
+    times: LeaseTimes | None = None,
+) -> "Lease":
     """Acquire the lease; a thread writes heartbeats until the lease is released or this process
     ends.
 
-    ``mark`` is called when the old holder is certainly gone. A holder on another machine is watched
-    until it writes a heartbeat or is considered gone. Raises ``LeaseError`` if the holder is alive
+    A holder on another machine is watched until it writes a heartbeat or is considered gone.
+
+    Args:
+        folder: the folder to write
+        mark: returns the mark of the claim; called when the old holder is certainly gone
+        patience: seconds to wait for a holder that is alive
+        times: the times of the lease; None for ``TIMES``
+
+    Raises ``LeaseError`` if the holder is alive
     after ``patience`` seconds, and ``StorageError`` if the store does not support leases.
     """
     seen: tuple[int, int] | None = None
+    times = times or TIMES
+    clock = times.clock
     with storing(folder.location):
-        began = since = time.monotonic()
+        began = since = clock.monotonic()
         moved = False
         while True:
-            last = holder(folder)
-            now = time.monotonic()
+            last = holder(folder, times)
+            now = clock.monotonic()
             if last is not None and (last.epoch, last.beat) != seen:
                 moved = seen is not None  # the holder is alive, whatever its clock shows
                 seen = (last.epoch, last.beat)
                 since = now
-            if last is None or last.gone or now - since >= EXPIRY:
+            if last is None or last.gone or now - since >= times.expiry:
                 epoch = 1 if last is None else last.epoch + 1
                 token = uuid.uuid4().hex
                 claim = {
                     "epoch": epoch,
                     "token": token,
                     **asdict(Process.this()),
-                    "time": time.time(),
+                    "time": clock.time(),
                 }
                 name = numbered("lease", epoch)  # may raise MissingDataError
                 claim["mark"] = mark()
@@ -191,26 +231,27 @@ def acquire(folder: Folder, mark: Callable[[], int] = int, *, patience: float = 
                 with suppress(FileExistsError, FileNotFoundError):
                     folder.create(name, to_json(name, claim))
                     folder.require_exclusive(name)
-                    return Lease(folder, epoch, token)
+                    return Lease(folder, epoch, token, times)
             elif (moved or (last.process.local and last.alive())) and now - began >= patience:
                 raise LeaseError(
                     f"{folder.location} is in use by {last.process}, since "
-                    f"{time.ctime(last.since)}: wait until this process ends, or end it (a job: "
+                    f"{clock.ctime(last.since)}: wait until this process ends, or end it (a job: "
                     "with `partirvm abort`)"
                 )
-            time.sleep(min(BEAT / 10, 0.2))
+            clock.sleep(min(times.beat / 10, 0.2))
 
 
 class Lease(AbstractContextManager["Lease"]):
     """A lease epoch, held until ``release``; ``lost`` is True if a newer epoch was found.
     Heartbeats carry ``doing``."""
 
-    def __init__(self, folder: Folder, epoch: int, token: str) -> None:
+    def __init__(self, folder: Folder, epoch: int, token: str, times: LeaseTimes) -> None:
         self.epoch = epoch
         self.token = token
         self.lost = False
         self.doing = ""
         self._folder = folder
+        self._times = times
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._beat, name=f"lease-{epoch}", daemon=True)
         self._thread.start()
@@ -242,7 +283,7 @@ class Lease(AbstractContextManager["Lease"]):
             self._thread.join()
             if self._holds():
                 with storing(self._folder.location):
-                    self._write(".over", {"time": time.time()})
+                    self._write(".over", {"time": self._times.clock.time()})
 
     def withdraw(self) -> None:
         """Release the lease and remove its files, for a folder that contains nothing else."""
@@ -262,13 +303,14 @@ class Lease(AbstractContextManager["Lease"]):
         """Write heartbeats. A failed write (for example on a full disk) is ignored; the next write
         may succeed."""
         beat = 0
-        while not self._ended.wait(BEAT):
+        while not self._ended.wait(self._times.beat):
             beat += 1
             with suppress(Exception):
                 if not self._holds():
                     self.lost = True
                     return
-                self._write(".beat", {"beat": beat, "time": time.time(), "doing": self.doing})
+                now = self._times.clock.time()
+                self._write(".beat", {"beat": beat, "time": now, "doing": self.doing})
 
     def _write(self, suffix: str, value: dict[str, Any]) -> None:
         name = numbered("lease", self.epoch, suffix)

@@ -67,10 +67,16 @@ def intermediate_rows(problem: Problem, options: Options) -> str:
     )
 
 
-def enlarged(rows: int, columns: int, n_rows: int) -> int:
-    """Return the new size of a growing sample of ``rows`` rows for this number of columns; if it
-    includes most rows, all rows are used."""
-    rows = max(rows, ROWS_PER_COLUMN * columns)
+def enlarged(rows: int, columns: int, n_rows: int, rows_per_column: int = ROWS_PER_COLUMN) -> int:
+    """Return the new size of a growing sample; if it includes most rows, all rows are used.
+
+    Args:
+        rows: the size of the sample
+        columns: the number of columns
+        n_rows: the number of all rows
+        rows_per_column: the minimum number of rows per column
+    """
+    rows = max(rows, rows_per_column * columns)
     return n_rows if rows > 0.7 * n_rows else rows
 
 

@@ -22,7 +22,14 @@ from partirvm.planning.cost import Schedule
 from partirvm.spec.panel_pass import Pass, Rows
 from partirvm.spec.problem import Options, Problem
 from partirvm.strategies import stages
-from partirvm.strategies.fit_rows import GROWING, enlarged, fresh, intermediate_rows, partition
+from partirvm.strategies.fit_rows import (
+    GROWING,
+    ROWS_PER_COLUMN,
+    enlarged,
+    fresh,
+    intermediate_rows,
+    partition,
+)
 from partirvm.strategies.instructions import Steps
 from partirvm.strategies.stages import INTERMEDIATE, RoundsState
 
@@ -45,6 +52,8 @@ class Rounds:
 
     schedule: ClassVar[Schedule]
     used_up: ClassVar[Termination] = Termination.CONVERGED
+    rows_per_column: ClassVar[int] = ROWS_PER_COLUMN
+    due = staticmethod(stages.due)
 
     def start(self, problem: Problem, options: Options) -> RoundsState:
         """Return the state before the first round."""
@@ -59,9 +68,8 @@ class Rounds:
             return (yield from stages.saved(state, "final", Termination.CONSTANT))
         if state.appended:
             return (yield from self.after_append(replace(state, appended=False)))
-        if state.seen not in ("", "sample") and stages.due(
-            problem, options, state.fit, state.learned
-        ):
+        has_rows = state.seen not in ("", "sample")
+        if has_rows and self.due(problem, options, state.fit, state.learned):
             return (yield from stages.learned_again(state))
         return (yield from self.next_round(state))
 
@@ -72,9 +80,10 @@ class Rounds:
         if limit is not None:
             return (yield from self.conclude(state, limit))
         columns = len(state.fit.labels) + room * state.problem.n_kernels
-        rows = enlarged(state.options.sample_rows, columns, state.problem.n_rows)
-        if state.seen == GROWING and rows > state.options.sample_rows:
-            state = yield from enlarge(state, rows)
+        sample_rows = state.options.sample_rows
+        rows = enlarged(sample_rows, columns, state.problem.n_rows, self.rows_per_column)
+        if state.seen == GROWING and rows > sample_rows:
+            state = yield from self.enlarge(state, rows)
         state, chosen = yield from self.choose(replace(state, round=state.round + 1), room)
         return (yield from self.join(state, chosen))
 
@@ -140,13 +149,39 @@ class Rounds:
         state = yield from stages.extended(state, new, rows)
         return (yield from _round(state, new))
 
+    def enlarge(self, state: RoundsState, count: int) -> Steps[RoundsState]:
+        """Enlarge the sample to ``count`` rows; the next evidence is compared with this fit's
+        evidence over the enlarged sample."""
+        problem = state.problem
+        options = replace(state.options, sample_rows=count)
+        fit = state.fit
+        neighbours = problem.codes is None and problem.shuffled  # new rows follow the sample's rows
+        passes = (
+            passes_over(state, range(state.options.sample_rows, min(count, problem.n_rows)))
+            if neighbours
+            else ()
+        )
+        more = count - state.options.sample_rows
+        seen = ""
+        evidence = -np.inf
+        if passes:
+            fit = with_rows(fit, *(yield passes))
+            more = fit.n - state.fit.n
+            seen = intermediate_rows(problem, options)
+            evidence = fit.log_evidence
+        elif problem.likelihood.has_ramp:
+            # the log density of left-out rows is proportional to their number
+            evidence = state.evidence * count / max(fit.n, 1)
+        work = state.work + more * len(fit.labels) ** 2
+        return replace(state, options=options, seen=seen, fit=fit, evidence=evidence, work=work)
+
     def conclude(self, state: RoundsState, reason: Termination) -> Steps[RoundsState]:
         """Run the last fit; if its rows differ from the current fit's rows, compute their
         statistics first."""
         grew = state.seen == GROWING
         state = replace(state, candidates=state.fit.n_vectors)
         if grew:
-            state = yield from enlarge(state, state.problem.n_rows)
+            state = yield from self.enlarge(state, state.problem.n_rows)
         if state.seen != state.options.last_rows:
             leading = NONE if grew else state.problem.missing_leading(state.design)
             state = yield from stages.extended(
@@ -249,33 +284,6 @@ def _round(state: RoundsState, new: Design | None = None) -> Steps[RoundsState]:
     stayed = None if new is None else int(np.isin(new.labels, state.design.labels).sum())
     state = yield from stages.scored(replace(state, stayed=stayed))
     return (yield from stages.saved(state, "round"))
-
-
-def enlarge(state: RoundsState, count: int) -> Steps[RoundsState]:
-    """Enlarge the sample to ``count`` rows; the next evidence is compared with this fit's evidence
-    over the enlarged sample."""
-    problem = state.problem
-    options = replace(state.options, sample_rows=count)
-    fit = state.fit
-    neighbours = problem.codes is None and problem.shuffled  # new rows follow the sample's rows
-    passes = (
-        passes_over(state, range(state.options.sample_rows, min(count, problem.n_rows)))
-        if neighbours
-        else ()
-    )
-    more = count - state.options.sample_rows
-    seen = ""
-    evidence = -np.inf
-    if passes:
-        fit = with_rows(fit, *(yield passes))
-        more = fit.n - state.fit.n
-        seen = intermediate_rows(problem, options)
-        evidence = fit.log_evidence
-    elif problem.likelihood.has_ramp:
-        # the log density of left-out rows is proportional to their number
-        evidence = state.evidence * count / max(fit.n, 1)
-    work = state.work + more * len(fit.labels) ** 2
-    return replace(state, options=options, seen=seen, fit=fit, evidence=evidence, work=work)
 
 
 def passes_over(state: RoundsState, rows: Rows) -> tuple[Pass, ...]:

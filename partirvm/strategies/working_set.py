@@ -21,7 +21,7 @@ from partirvm.strategies.fit_rows import (
     intermediate_rows,
 )
 from partirvm.strategies.instructions import Steps
-from partirvm.strategies.rounds import Rounds, enlarge
+from partirvm.strategies.rounds import Rounds
 from partirvm.strategies.stages import (
     BETTER,
     LEAST_WORK,
@@ -40,11 +40,12 @@ class WorkingSetRounds(Rounds):
 
     schedule: ClassVar[Schedule] = Schedule("working-set", selects=True)
     used_up: ClassVar[Termination] = Termination.EXHAUSTED
+    least_work: ClassVar[float] = LEAST_WORK
 
     def start(self, problem: Problem, options: Options) -> RoundsState:
         """Return the state before the first round; kernel learning counts as work."""
         learning = float(EVALUATIONS * 3 * min(problem.n_rows, LEARNING_ROWS) * options.centres**2)
-        return replace(super().start(problem, options), work=max(learning, LEAST_WORK))
+        return replace(super().start(problem, options), work=max(learning, self.least_work))
 
     def next_round(self, state: RoundsState) -> Steps[RoundsState]:
         """Assess the last round, and run the next one, on a larger sample if the last one gained
@@ -63,7 +64,7 @@ class WorkingSetRounds(Rounds):
             if enough:
                 return (yield from self.conclude(state, Termination.EFFORT))
             if state.seen == GROWING and (state.slow or state.flat) and self.room(state)[1] is None:
-                state = yield from enlarge(
+                state = yield from self.enlarge(
                     state, enlarged(2 * options.sample_rows, 0, problem.n_rows)
                 )
         return (yield from super().next_round(state))

@@ -59,6 +59,7 @@ def run_with(core_type, *arguments):
     )
 
 
+@pytest.mark.usefixtures("processes")
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize(
     ("core_type", "tests"),

@@ -17,22 +17,20 @@ from kernel_cases import CASES as KERNELS
 from kernel_cases import D
 from numpy.random import default_rng
 from numpy.testing import assert_allclose, assert_array_equal
-from waves import bent_plane
+from surfaces import bent_plane
 
 from partirvm.core.predictive import products, quadratic_forms
 from partirvm.data import ArraySource
 from partirvm.execution import LocalExecutor
 from partirvm.execution.kernel_store import _stores
-from partirvm.fit.driver import Driver, Watcher
+from partirvm.fit import Driver, Watcher
 from partirvm.fit.run import run
-from partirvm.kernels import FunctionKernel, Gaussian
-from partirvm.kernels.design import Design
-from partirvm.kernels.functions import Basis
+from partirvm.kernels import Basis, Design, FunctionKernel, Gaussian
 from partirvm.model import ClassModel, Model
 from partirvm.options import Request
 from partirvm.process import one_blas_thread
 from partirvm.resolve.resolve import resolve
-from partirvm.scaling.maps import Scaling
+from partirvm.scaling import Scaling
 from partirvm.types import Columns
 
 pytestmark = pytest.mark.bits

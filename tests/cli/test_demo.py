@@ -20,15 +20,14 @@ matplotlib_image = pytest.importorskip("matplotlib.image")
 SMALL = ("--gamma", "30", "--partition-size", "40", "--max-rounds", "2", "--neighbours", "10")
 
 
+@pytest.mark.usefixtures("snippets")
 @pytest.mark.filterwarnings("ignore::partirvm.errors.DataWarning")
-def test_a_small_demo_shows_commands_scores_and_a_picture(tmp_path, capsys, monkeypatch):
+def test_a_small_demo_shows_commands_scores_and_a_picture(tmp_path, capsys):
     """The scores belong to the saved model; with ``quiet`` nothing is shown."""
-    monkeypatch.setattr(demo, "FIT", SMALL)
     heights, x, y = load_terrain()
     coarse = Terrain(heights[::12, ::12], x[::12], y[::12])
-    monkeypatch.setattr(demo, "load_terrain", lambda: coarse)
     folder = tmp_path / "demo folder"
-    assert demo.run(partirvm, str(folder), 2 << 30, False) == 0
+    assert demo.run(partirvm, str(folder), 2 << 30, False, terrain=coarse, options=SMALL) == 0
     captured = capsys.readouterr()
     commands = re.findall(r"^\$ partirvm (\w+)", captured.err, re.MULTILINE)
     assert commands == ["ingest"] * 4 + ["fit", "evaluate", "predict"]
@@ -48,8 +47,7 @@ def test_a_small_demo_shows_commands_scores_and_a_picture(tmp_path, capsys, monk
     assert width > 900
     assert height > 800
     coarser = Terrain(heights[::32, ::32], x[::32], y[::32])
-    monkeypatch.setattr(demo, "load_terrain", lambda: coarser)
-    assert demo.run(partirvm, str(folder), 2 << 30, True) == 0
+    assert demo.run(partirvm, str(folder), 2 << 30, True, terrain=coarser, options=SMALL) == 0
     assert capsys.readouterr().err == ""
 
 

@@ -11,25 +11,25 @@ import numpy as np
 import pytest
 from clusters import Processes, free_port
 from numpy.random import default_rng
-from waiting import wait_for
+from waiting import PATIENCE, wait_for
 
 from partirvm import RVMRegressor, WorkingSet, ingest, load_model, open_job, submit
 from partirvm.errors import ExistsError, MissingDataError
-from partirvm.jobs.state import Status
+from partirvm.jobs import Status
 
 CHAPTER = Path(__file__).parents[2] / "docs" / "guide" / "jobs.md"
 BIN = Path(sys.executable).parent
 
 
 @pytest.fixture(scope="module")
-def scheduler(tmp_path_factory):
+def scheduler(processes, tmp_path_factory):
     """Yield the address of a cluster of one worker with one thread."""
     from distributed import Client
 
     started = Processes(tmp_path_factory.mktemp("cluster"), 1)
     try:
-        with Client(started.address, timeout="120s", set_as_default=False) as client:
-            client.wait_for_workers(1, timeout=120)
+        with Client(started.address, timeout=PATIENCE, set_as_default=False) as client:
+            client.wait_for_workers(1, timeout=PATIENCE)
         yield started.address
     finally:
         started.close()
@@ -73,10 +73,10 @@ def test_a_job_continues_after_its_submitter_is_killed(scheduler, data, tmp_path
         process.send_signal(signal.SIGKILL)
         process.communicate()
     job = open_job(tmp_path / "job")
-    assert job.wait(timeout=120) is Status.DONE
+    assert job.wait(timeout=PATIENCE) is Status.DONE
     estimator = RVMRegressor(**QUICK, max_rounds=3, strategy=WorkingSet(selection="random"))
     local = submit(estimator, data / "small.zarr", tmp_path / "local")
-    assert local.wait(timeout=120) is Status.DONE
+    assert local.wait(timeout=PATIENCE) is Status.DONE
     assert load_model(tmp_path / "job").digest() == load_model(tmp_path / "local").digest()
 
 
@@ -89,14 +89,14 @@ def test_submit_runs_a_job_on_a_client(scheduler, data, tmp_path, monkeypatch):
     with Client(scheduler, set_as_default=False) as client:
         estimator = RVMRegressor(**QUICK, max_rounds=1, client=client)
         first = submit(estimator, "small.zarr", "job", validation=data / "held-out.zarr")
-        assert first.wait(timeout=120) is Status.DONE
+        assert first.wait(timeout=PATIENCE) is Status.DONE
         with pytest.raises(ExistsError):
             submit(estimator, "small.zarr", "job")
         with pytest.raises(MissingDataError):
             submit(estimator, "gone.zarr", "new")
-        assert first.resume(client=client, max_rounds=2).wait(timeout=120) is Status.DONE
+        assert first.resume(client=client, max_rounds=2).wait(timeout=PATIENCE) is Status.DONE
         again = submit(estimator, "small.zarr", "job", overwrite=True)
-        assert again.wait(timeout=120) is Status.DONE
+        assert again.wait(timeout=PATIENCE) is Status.DONE
         assert again.progress()["attempt"] == 1
     assert not (tmp_path / "new").exists()
 
@@ -107,6 +107,7 @@ def tour_commands():
     return [line for line in block[1].splitlines() if line.strip()]
 
 
+@pytest.mark.usefixtures("processes")
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_the_commands_of_the_guide_run_a_detached_job(data, tmp_path):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from partirvm.jobs.request import create
+from partirvm.jobs import create
 from partirvm.options import Request
 
 RED = "\x1b[31m"

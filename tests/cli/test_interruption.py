@@ -12,8 +12,8 @@ import pytest
 from commandline import LONG, read_until, start, started
 from waiting import PATIENCE, wait_for
 
-from partirvm.cli import main
-from partirvm.cli.running import SIGNALS, Signals
+from partirvm.cli import Signals, main
+from partirvm.cli.running import SIGNALS
 
 ROUNDS = 100
 """How often a first signal arrives at a random moment during a write."""
@@ -37,6 +37,7 @@ def buffered():
     return {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
 
 
+@pytest.mark.usefixtures("processes")
 def test_signals_during_writes_to_stderr_are_handled():
     """The writer spends most of its time in ``write``: stderr is a pipe that is read slowly."""
     pieces = []
@@ -73,6 +74,7 @@ def repeat(process, signals):
         time.sleep(0.03)
 
 
+@pytest.mark.usefixtures("processes")
 def test_many_signals_end_a_fit_with_its_model(tour, tmp_path):
     """Signals of both kinds arrive until the end; there is a status, a model, and no error."""
     job = str(tmp_path / "job")
@@ -80,13 +82,14 @@ def test_many_signals_end_a_fit_with_its_model(tour, tmp_path):
     read_until(process.stderr, r"^ +3 ")
     process.send_signal(signal.SIGINT)
     repeat(process, (signal.SIGTERM, signal.SIGINT))
-    out, err = process.communicate(timeout=120)
+    out, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 3, err
     assert "Traceback" not in err
     assert "error" not in err
     assert f"partirvm resume {job}" in (err if "stopped at once" in err else out)
 
 
+@pytest.mark.usefixtures("processes")
 @pytest.mark.slow
 def test_many_signals_end_an_ingest_without_leftovers(tour, tmp_path):
     """The exit status reports the failure."""
@@ -97,7 +100,7 @@ def test_many_signals_end_an_ingest_without_leftovers(tour, tmp_path):
     process = start("ingest", str(table), str(output), "--target", "fare", env=buffered())
     wait_for(lambda: any(output.glob("rows-*")), "something half-written")
     repeat(process, (signal.SIGINT,))
-    _, err = process.communicate(timeout=120)
+    _, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 4, err
     assert "Traceback" not in err
     assert "error: interrupted" in err

@@ -7,22 +7,22 @@ import signal
 
 import pytest
 from commandline import LONG, read_until, start
-from waiting import wait_for
+from waiting import PATIENCE, wait_for
 
 from partirvm import jobs, load_model, open_job, predict
-from partirvm.jobs.request import create
-from partirvm.jobs.state import Status as JobStatus
+from partirvm.jobs import Status as JobStatus
+from partirvm.jobs import create
 from partirvm.options import Request
 
 
 @pytest.fixture(scope="module")
-def stopped_once(tour, tmp_path_factory):
+def stopped_once(processes, tour, tmp_path_factory):
     """Return a job that Ctrl-C ended after its second round."""
     job = str(tmp_path_factory.mktemp("stopped") / "stopped")
     process = start("fit", tour.train, job, *LONG)
     read_until(process.stderr, r"^ +2 ")
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=120)
+    out, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 3, err
     assert "keeping the last model" in err
     assert f"partirvm resume {job}" in out
@@ -125,6 +125,7 @@ def test_resume_of_a_finished_job_names_its_limit(tour, cli):
     assert "delete the folder" in err
 
 
+@pytest.mark.usefixtures("processes")
 def test_a_second_ctrl_c_ends_the_process_at_once(tour, tmp_path):
     """The job is then interrupted."""
     job = str(tmp_path / "job")
@@ -135,7 +136,7 @@ def test_a_second_ctrl_c_ends_the_process_at_once(tour, tmp_path):
     process.send_signal(signal.SIGINT)
     process.send_signal(signal.SIGTERM)
     process.send_signal(signal.SIGCONT)
-    out, err = process.communicate(timeout=120)
+    out, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 3, err
     assert out == ""
     assert f"stopped at once; {job} holds the model of the last finished round" in err
@@ -144,6 +145,7 @@ def test_a_second_ctrl_c_ends_the_process_at_once(tour, tmp_path):
     assert opened.state().reason == "stopped at once (KeyboardInterrupt)"
 
 
+@pytest.mark.usefixtures("processes")
 @pytest.mark.slow
 def test_follow_shows_rounds_as_they_finish(tour, tmp_path, cli):
     """The job is followed from another process until an abort; Ctrl-C and a timeout do not affect
@@ -154,7 +156,7 @@ def test_follow_shows_rounds_as_they_finish(tour, tmp_path, cli):
     follower, leaver = (start("status", job, "--follow") for _ in range(2))
     read_until(leaver.stdout, r"^ +1 ")
     leaver.send_signal(signal.SIGINT)
-    _, err = leaver.communicate(timeout=120)
+    _, err = leaver.communicate(timeout=PATIENCE)
     assert (leaver.returncode, err) == (0, f"stopped following the job; {job} is still running\n")
     shown = read_until(follower.stdout, r"^ +3 ")
     assert process.poll() is None
@@ -165,7 +167,7 @@ def test_follow_shows_rounds_as_they_finish(tour, tmp_path, cli):
     status, out, _ = cli("abort", job, "--reason", "enough")
     assert status == 0
     assert f"partirvm wait {job}" in out
-    out, err = follower.communicate(timeout=120)
+    out, err = follower.communicate(timeout=PATIENCE)
     assert (follower.returncode, err) == (3, "")
     assert re.search(r"^\d+ \w+ \d{4}, [\d:]+  aborted: enough$", out, re.MULTILINE)
     assert len(re.findall(r"^round ", shown + out, re.MULTILINE)) == 1
@@ -174,7 +176,7 @@ def test_follow_shows_rounds_as_they_finish(tour, tmp_path, cli):
     entries = [json.loads(line) for line in out.splitlines()]
     assert [entry["number"] for entry in entries[:-1]] == list(range(1, len(entries)))
     assert entries[-1]["status"] == "aborted"
-    process.communicate(timeout=120)
+    process.communicate(timeout=PATIENCE)
     assert process.returncode == 3
     status, out, _ = cli("abort", job)
     assert status == 0
@@ -207,8 +209,8 @@ def test_ctrl_c_while_a_resume_is_planned_aborts_the_job(
         assert "ended before it had a model" in err
 
 
-def test_report_writes_a_single_page(tour, stopped, cli, tmp_path, monkeypatch):
-    monkeypatch.setattr("partirvm.report.page.find_spec", lambda name: None)  # charts take seconds
+@pytest.mark.usefixtures("without_charts")
+def test_report_writes_a_single_page(tour, stopped, cli, tmp_path):
     page = tmp_path / "job.html"
     assert cli("report", tour.job, str(page)) == (0, f"{page}: open it in a browser\n", "")
     text = page.read_text()

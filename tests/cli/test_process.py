@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from commandline import LONG, measured, start
 from numpy.random import default_rng
+from waiting import PATIENCE
 
 from partirvm import predict
 from partirvm.data import ingest
@@ -27,6 +28,7 @@ def python(code, *arguments):
     )
 
 
+@pytest.mark.usefixtures("processes")
 def test_help_imports_few_modules():
     """These are Click, the command line, errors, options and quoting, and the standard library."""
     names = "import sys; print(*sys.modules, file=sys.stderr)"
@@ -68,6 +70,7 @@ def test_a_fit_respects_its_memory_limit(tmp_path):
     assert peak <= 152
 
 
+@pytest.mark.usefixtures("processes")
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="an option of glibc")
 def test_freed_memory_is_returned_to_the_system():
     """Blocks of 4 MiB, 100 MiB in all, that were freed below another block are no longer resident.
@@ -119,7 +122,7 @@ class Terminal:
         with suppress(OSError):  # the other end is closed
             while piece := os.read(self.master, 4096):
                 output += piece
-        out, _ = self.process.communicate(timeout=120)
+        out, _ = self.process.communicate(timeout=PATIENCE)
         os.close(self.master)
         return self.process.returncode, out, output.decode(errors="replace")
 

@@ -5,7 +5,7 @@ from hypothesis import assume
 from hypothesis import strategies as st
 from numpy.random import default_rng
 
-from partirvm.core.link import LINKS
+from partirvm.core import LINKS
 
 seeds = st.integers(0, 2**32 - 1)
 

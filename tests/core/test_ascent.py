@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from numpy.random import default_rng
 from numpy.testing import assert_allclose
 
-from partirvm.core import ascent
+from partirvm.core import Termination, ascent
 from partirvm.core.ascent import (
     HIGHEST,
     LOWEST,
@@ -19,7 +19,6 @@ from partirvm.core.ascent import (
     off,
     raised,
 )
-from partirvm.core.termination import Termination
 
 
 def climbed(function, begin, low=None, high=None, scale=1.0, **limits):

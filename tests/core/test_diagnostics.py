@@ -8,18 +8,15 @@ from numpy.random import default_rng
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import norm
 
-from partirvm.core.diagnostics import (
-    MOST_CLASSES,
-    PIT_BINS,
-    SAMPLE,
+from partirvm.core import (
     STATED_LEVELS,
+    Calibration,
     ClassDiagnostics,
+    LeftOut,
     NumberDiagnostics,
-    from_json,
-    to_json,
+    quantile,
 )
-from partirvm.core.left_out import Calibration, LeftOut
-from partirvm.core.predictive import quantile
+from partirvm.core.diagnostics import MOST_CLASSES, PIT_BINS, SAMPLE, from_json, to_json
 
 COUNTS = ("stated", "rows", "hits", "confusion")
 SPANS = (slice(0, 300), slice(300, 301), slice(301, 1000))

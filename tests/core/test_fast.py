@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 from numpy.random import default_rng
 from numpy.testing import assert_allclose, assert_array_equal
 
+from partirvm.core import HyperState, StepInfo, StopRule, Termination
 from partirvm.core.fast import FEWEST, PART, Greedy, grow
 from partirvm.core.priors import DEPENDENT
-from partirvm.core.termination import StopRule, Termination
-from partirvm.core.updates import HyperState, StepInfo
 from partirvm.types import BIAS
 
 seeds = st.integers(0, 2**32 - 1)
@@ -44,17 +43,15 @@ def recorded(state, rule=RULE):
     """Return the reason for the end of ``grow``, and per action kind, column, α, gain and
     evidence."""
     actions = []
-    do = Greedy.do
 
-    def noted(greedy, action):
-        entered = greedy.active.place[action.column] < 0
-        kind = "add" if entered else "estimate" if np.isfinite(action.alpha) else "delete"
-        do(greedy, action)
-        actions.append((kind, action.column, action.alpha, action.gain, greedy.log_evidence))
+    class Noting(Greedy):
+        def do(self, action):
+            entered = self.active.place[action.column] < 0
+            kind = "add" if entered else "estimate" if np.isfinite(action.alpha) else "delete"
+            super().do(action)
+            actions.append((kind, action.column, action.alpha, action.gain, self.log_evidence))
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Greedy, "do", noted)
-        fit, reason = grow(state, rule)
+    fit, reason = grow(state, rule, actions=Noting)
     return fit, reason, actions
 
 

@@ -3,19 +3,16 @@
 import numpy as np
 import pytest
 
+from partirvm.core import FOLDS, LEVEL_FOLDS, folds_of, level_folds
 from partirvm.core.held_back import (
-    FOLDS,
-    LEVEL_FOLDS,
     SEARCH_FOLDS,
     SEARCH_ROWS,
     alternate_halves,
     compared_rows,
     equal_split,
-    folds_of,
     judging,
     keeps_nearly_all,
     last_left_out,
-    level_folds,
     level_halves,
     search_splits,
 )

@@ -8,10 +8,9 @@ from hypothesis import assume, given
 from numpy.random import default_rng
 from numpy.testing import assert_allclose, assert_array_equal
 
+from partirvm.core import LINKS, LogisticBlock, own_factors
 from partirvm.core.laplace import init, update
-from partirvm.core.link import LINKS, LogisticBlock
 from partirvm.core.newton import entry_factors
-from partirvm.core.posterior import own_factors
 from partirvm.core.updates import FADED
 from partirvm.types import BIAS
 

@@ -8,8 +8,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import t as student
 
-from partirvm.core.held_back import sampled_rows
-from partirvm.core.left_out import Calibration, LeftOut
+from partirvm.core import Calibration, LeftOut, sampled_rows
 from partirvm.errors import UsageError
 from partirvm.types import LEFT_OUT_ROWS
 

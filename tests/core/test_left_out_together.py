@@ -6,7 +6,7 @@ import pytest
 from numpy.random import default_rng
 from numpy.testing import assert_allclose, assert_array_equal
 
-from partirvm.core.held_back import FOLDS, folds_of
+from partirvm.core import FOLDS, folds_of
 from partirvm.core.left_out_together import left_out_together
 
 

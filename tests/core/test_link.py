@@ -13,7 +13,7 @@ from numpy.testing import assert_allclose
 from scipy.integrate import quad
 from scipy.stats import norm
 
-from partirvm.core.link import LINKS, LogisticBlock, moderated
+from partirvm.core import LINKS, LogisticBlock, moderated
 
 
 def outputs(likelihood, low, high):

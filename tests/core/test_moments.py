@@ -10,7 +10,7 @@ from numpy.random import default_rng
 from numpy.testing import assert_allclose, assert_array_equal
 from tables import pieces
 
-from partirvm.core.moments import ColumnMoments, Moments
+from partirvm.core import ColumnMoments, Moments
 
 seeds = st.integers(0, 2**32 - 1)
 

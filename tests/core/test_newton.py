@@ -12,11 +12,10 @@ from numpy.random import default_rng
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import expit, softmax
 
+from partirvm.core import LINKS, LogisticBlock, StopRule, Termination, entry_precision
 from partirvm.core.laplace import init, update
-from partirvm.core.link import LINKS, LogisticBlock
 from partirvm.core.newton import _at_fixed_alpha, begin, entry_factors, receive
-from partirvm.core.priors import JOINING, entry_precision
-from partirvm.core.termination import StopRule, Termination
+from partirvm.core.priors import JOINING
 from partirvm.types import BIAS
 
 RULE = StopRule(1e-7, 200)

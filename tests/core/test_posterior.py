@@ -16,8 +16,8 @@ from naive import (
 from numpy.random import default_rng
 from numpy.testing import assert_allclose
 
+from partirvm.core import factorise, own_factors
 from partirvm.core import posterior as module
-from partirvm.core.posterior import factorise, own_factors
 from partirvm.errors import NumericalError
 
 seeds = st.integers(0, 2**32 - 1)

@@ -7,8 +7,8 @@ from numpy.testing import assert_allclose
 from scipy.stats import norm
 from scipy.stats import t as student
 
-from partirvm.core.predictive import REACH, augmentation, information, quantile, widened
-from partirvm.core.statistics import GramBlock
+from partirvm.core import GramBlock, quantile
+from partirvm.core.predictive import REACH, augmentation, information, widened
 from partirvm.errors import UsageError
 
 

@@ -12,7 +12,8 @@ from numpy.testing import assert_array_equal
 from scipy.stats import chisquare, kstest
 from tables import pieces
 
-from partirvm.core.sampling import LargestErrors, drawn, random_order, uniform
+from partirvm.core import LargestErrors, random_order
+from partirvm.core.sampling import drawn, uniform
 
 DRAWS = 4_000
 

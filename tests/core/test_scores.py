@@ -14,8 +14,9 @@ from scipy.special import expit, softmax
 from scipy.stats import norm
 from sklearn.metrics import accuracy_score, brier_score_loss, log_loss, roc_auc_score
 
-from partirvm.core.diagnostics import NORMAL_MULTIPLES, STATED_LEVELS
-from partirvm.core.scores import LEVELS, ClassScores, Scores, auc, ranking
+from partirvm.core import STATED_LEVELS, ClassScores, Scores
+from partirvm.core.diagnostics import NORMAL_MULTIPLES
+from partirvm.core.scores import LEVELS, auc, ranking
 
 
 def drawn(seed, n, k, *, ties=False, scale=2.0):

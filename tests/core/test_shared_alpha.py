@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from numpy.random import default_rng
 from numpy.testing import assert_allclose
 
-from partirvm.core import priors
+from partirvm.core import HyperState, priors
 from partirvm.core.priors import optimum
-from partirvm.core.updates import HyperState, step
+from partirvm.core.updates import step
 
 T = 3
 

@@ -9,10 +9,8 @@ from fits import assert_evidence, statistics_of
 from numpy.random import default_rng
 from numpy.testing import assert_allclose
 
-from partirvm.core.priors import entry_precision
-from partirvm.core.solvers import JOINT, SOLVERS, beside, improve, rejoined, screened, turns
-from partirvm.core.termination import StopRule, Termination
-from partirvm.core.updates import HyperState, maximise
+from partirvm.core import SOLVERS, HyperState, StopRule, Termination, entry_precision, maximise
+from partirvm.core.solvers import JOINT, beside, improve, rejoined, screened, turns
 
 RULE = StopRule(1e-7, 500, thin=True)
 

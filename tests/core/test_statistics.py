@@ -12,7 +12,7 @@ from numpy.random import default_rng
 from numpy.testing import assert_allclose, assert_array_equal
 from tables import pieces
 
-from partirvm.core.statistics import GramBlock, GramStatistics
+from partirvm.core import GramBlock, GramStatistics
 from partirvm.types import BIAS
 
 seeds = st.integers(0, 2**32 - 1)

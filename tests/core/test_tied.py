@@ -10,8 +10,8 @@ from fits import statistics_of
 from numpy.random import default_rng
 from numpy.testing import assert_allclose
 
-from partirvm.core.tied import ALPHA_CEILING, Tied, slopes, updates
-from partirvm.core.updates import ALPHA_FLOOR, NOISE_FLOOR
+from partirvm.core import ALPHA_FLOOR, NOISE_FLOOR, Tied
+from partirvm.core.tied import ALPHA_CEILING, slopes, updates
 from partirvm.errors import NumericalError
 from partirvm.types import BIAS
 

@@ -9,8 +9,9 @@ from fits import statistics_of
 from numpy.random import default_rng
 from numpy.testing import assert_allclose, assert_array_equal
 
+from partirvm.core import factorise
 from partirvm.core import posterior as module
-from partirvm.core.posterior import JITTERS, factorise, posterior, root_of
+from partirvm.core.posterior import JITTERS, posterior, root_of
 from partirvm.process import in_threads, on_threads
 
 M = module.LEAST + module.TILE + 37

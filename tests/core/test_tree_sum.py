@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from naive import tree_sum
 
-from partirvm.core.statistics import TreeSum, aligned_runs
+from partirvm.core import TreeSum
+from partirvm.core.statistics import aligned_runs
 
 
 @dataclass(frozen=True)

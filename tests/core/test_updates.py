@@ -11,22 +11,24 @@ from hypothesis import strategies as st
 from numpy.random import default_rng
 from numpy.testing import assert_allclose, assert_array_equal
 
-from partirvm.core import laplace
-from partirvm.core.link import LogisticBlock
-from partirvm.core.posterior import WEAK_CORRELATION, own_factors
-from partirvm.core.priors import FLAT, JOINING, GammaDensity, Prior, entry_precision, optimum
-from partirvm.core.statistics import GramBlock
-from partirvm.core.termination import StopRule, Termination
-from partirvm.core.updates import (
-    FADED,
+from partirvm.core import (
+    FLAT,
     NOISE_FLOOR,
+    GammaDensity,
+    GramBlock,
     HyperState,
+    LogisticBlock,
+    Prior,
+    StopRule,
+    Termination,
+    entry_precision,
+    laplace,
     maximise,
-    noise_precision,
-    step,
-    thin,
-    verdict,
+    own_factors,
 )
+from partirvm.core.posterior import WEAK_CORRELATION
+from partirvm.core.priors import JOINING, optimum
+from partirvm.core.updates import FADED, noise_precision, step, thin, verdict
 from partirvm.types import BIAS
 
 seeds = st.integers(0, 2**32 - 1)

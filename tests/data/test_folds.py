@@ -6,12 +6,12 @@ import numpy as np
 from numpy.random import default_rng
 from numpy.testing import assert_array_equal
 
-from partirvm.core.held_back import LEVEL_FOLDS, level_folds
-from partirvm.core.sampling import Purpose, draw_key, uniform
-from partirvm.data import as_source
-from partirvm.data.folds import FoldedSource, folded
+from partirvm.core import LEVEL_FOLDS, Purpose, level_folds
+from partirvm.core.sampling import draw_key, uniform
+from partirvm.data import as_source, folded
+from partirvm.data.folds import FoldedSource
+from partirvm.scaling import FeatureMap, Scaling, unfolded_inputs
 from partirvm.scaling.levels import FOLD
-from partirvm.scaling.maps import FeatureMap, Scaling, unfolded_inputs
 
 
 def rows(n=5000, L=12):

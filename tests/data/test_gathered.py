@@ -12,11 +12,10 @@ from numpy.testing import assert_array_equal
 from partirvm.data import ArraySource
 from partirvm.data.arrays import GatheredRows, rows_of_tile
 from partirvm.execution import LocalExecutor
-from partirvm.kernels import Gaussian
+from partirvm.kernels import NONE, Design, Gaussian
 from partirvm.kernels.base import PIECE_ROWS
-from partirvm.kernels.design import NONE, Design
-from partirvm.likelihoods.passes import GramPass, LogisticPass, ResidualPass, SlopePass
-from partirvm.scaling.maps import Scaling
+from partirvm.likelihoods import GramPass, LogisticPass, ResidualPass, SlopePass
+from partirvm.scaling import Scaling
 from partirvm.types import PANEL_ROWS
 
 N = 2600

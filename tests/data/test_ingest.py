@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from numpy.random import default_rng
 from numpy.testing import assert_allclose, assert_array_equal
 
-from partirvm.core.moments import Moments
-from partirvm.core.statistics import TreeSum
+from partirvm.core import Moments, TreeSum
 from partirvm.data import ZarrSource, ingest
+from partirvm.data.ingestion import Budget
 from partirvm.data.source import hash_tile, tile_rows_for
 
 
@@ -182,10 +182,17 @@ def test_stored_arrays_have_all_rows(make, seed, tmp_path):
 )  # fmt: skip
 def test_stored_rows_do_not_depend_on_memory_or_batches(n, d, seed, tile_rows, batch, memory):
     X, y = rows(n, d, seed)
-    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr("partirvm.data.ingestion.Budget.sort_bytes", lambda *_: memory)
-        patch.setattr("partirvm.data.convert.rows_per_batch", lambda batch_bytes, columns: batch)
-        data = ingest((X, y), f"{folder}/d.zarr", shuffle=seed, tile_rows=tile_rows)
+
+    class Small(Budget):
+        def sort_bytes(self, width, tile_rows):
+            return memory
+
+        def batch_bytes(self, table, width, tile_rows, held):
+            return batch * 8 * width
+
+    with tempfile.TemporaryDirectory() as folder:
+        options = {"shuffle": seed, "tile_rows": tile_rows, "memory_limit": Small(None)}
+        data = ingest((X, y), f"{folder}/d.zarr", **options)
         assert_holds(data, X, y, seed)
         data.verify()
 

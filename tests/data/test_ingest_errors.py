@@ -29,8 +29,7 @@ from partirvm.errors import (
     StorageError,
     UsageError,
 )
-from partirvm.storage import Folder
-from partirvm.storage.records import read_json, to_json
+from partirvm.storage import Folder, read_json, to_json
 
 GOOD = "a,b,y\n1,2,3\n4,5,6\n7,8,10\n"
 
@@ -254,6 +253,7 @@ ingest((np.random.default_rng(0).random((5000, 2)), np.arange(5000.0)), sys.argv
 """
 
 
+@pytest.mark.usefixtures("processes")
 def test_a_killed_ingest_leaves_no_data_and_the_next_one_cleans_up(tmp_path):
     place = tmp_path / "d.zarr"
     with subprocess.Popen(

@@ -3,7 +3,6 @@
 import subprocess
 import sys
 from types import SimpleNamespace
-from unittest import mock
 
 import numpy as np
 import pyarrow as pa
@@ -106,12 +105,12 @@ def test_a_memory_limit_that_is_too_low_is_refused(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["t.parquet"]
 
 
-def test_a_batch_beyond_the_memory_limit_ends_the_ingest(tmp_path, monkeypatch):
+def test_a_batch_beyond_the_memory_limit_ends_the_ingest(tmp_path):
     """An example is a batch of huge Parquet pages, whose size the metadata do not give."""
-    used = [0, 0, 513 * MiB]
-    monkeypatch.setattr("partirvm.data.ingestion.settled_memory", lambda: used.pop(0))
+    used = [0, 513 * MiB]
+    budget = Budget(512 * MiB, used=lambda: used.pop(0))
     with pytest.raises(MemoryLimitError, match="exceeded memory_limit"):
-        ingest((np.eye(5), np.ones(5)), tmp_path / "d.zarr", memory_limit=512 * MiB)
+        ingest((np.eye(5), np.ones(5)), tmp_path / "d.zarr", memory_limit=budget)
     assert not (tmp_path / "d.zarr").exists()
 
 
@@ -122,8 +121,7 @@ def test_a_batch_beyond_the_memory_limit_ends_the_ingest(tmp_path, monkeypatch):
 def test_an_accepted_budget_fits_the_limit(limit, base, held, width, tile_rows, most):
     """This follows from the formulas for reading and writing; a limit is refused only if the
     minimum does not fit."""
-    with mock.patch("partirvm.data.ingestion.settled_memory", return_value=base * MiB):
-        budget = Budget(limit * MiB)
+    budget = Budget(limit * MiB, used=lambda: base * MiB)
     reader = SimpleNamespace(name="t", most_batch=most)
     least = max(LEAST_BATCH, 64 * 8 * width)
     free = (limit - base) * MiB - ALLOWANCE
@@ -139,5 +137,4 @@ def test_an_accepted_budget_fits_the_limit(limit, base, held, width, tile_rows, 
     assert fits
     assert least <= batch <= max(most, least)
     assert held * MiB + BATCHES * batch <= free
-    with mock.patch("partirvm.data.ingestion.settled_memory", return_value=base * MiB):
-        assert tile_bytes(width, tile_rows) + 2 * budget.sort_bytes(width, tile_rows) <= free
+    assert tile_bytes(width, tile_rows) + 2 * budget.sort_bytes(width, tile_rows) <= free

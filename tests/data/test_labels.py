@@ -7,7 +7,8 @@ import zarr
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.utils.class_weight import compute_class_weight
 
-from partirvm.data.labels import class_weights, coded, find_classes, label_array, plain_labels
+from partirvm.data import label_array
+from partirvm.data.labels import class_weights, coded, find_classes, plain_labels
 from partirvm.errors import DataError, MissingDataError, UsageError
 
 KINDS = {

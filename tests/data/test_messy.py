@@ -60,12 +60,13 @@ DEFAULT = {
 }
 
 
+@pytest.mark.usefixtures("default_fits")
+@pytest.mark.usefixtures("without_charts")
 @pytest.mark.parametrize("name", some(MESSY, DEFAULT))
 def test_a_messy_table_is_ingested_fitted_reported_and_predicted(
     name, tmp_path, monkeypatch, capsys
 ):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("partirvm.report.page.find_spec", lambda name: None)  # charts take seconds
     table, options, features = MESSY[name]
     source = "my table.csv" + ".gz" * ("compression" in options)
     table.to_csv(source, **{"index": False, **options})

@@ -13,6 +13,7 @@ from clusters import cluster
 from distributed import Client
 from numpy.random import default_rng
 from numpy.testing import assert_array_equal
+from waiting import PATIENCE
 
 from partirvm.data import ArraySource, ingest
 
@@ -23,7 +24,7 @@ WEIGHTS = 1 + np.arange(300) % 3
 
 
 @pytest.fixture(scope="module")
-def private_cluster():
+def private_cluster(processes):
     """Yield a cluster for tests that close clients: clients of one cluster share its event loop."""
     with cluster(1) as client:
         yield client.cluster
@@ -62,7 +63,9 @@ def test_persisted_arrays_are_read_by_several_threads(client):
 def test_a_task_reads_a_part_on_a_single_threaded_cluster(client):
     source = source_of(client)
     for sent in (source.part([3, 4]), source.part([1, 3]).part([3])):
-        inputs = client.submit(lambda held: held.tile(3).X, sent, pure=False).result(timeout=120)
+        inputs = client.submit(lambda held: held.tile(3).X, sent, pure=False).result(
+            timeout=PATIENCE
+        )
         assert_array_equal(inputs, X[96:128])
 
 

@@ -13,8 +13,7 @@ from numpy.testing import assert_array_equal
 from partirvm.data import ArraySource, ZarrSource, as_source, ingest
 from partirvm.data.zarr_source import FORMAT
 from partirvm.errors import ChangedDataError, FormatError, MissingDataError
-from partirvm.storage import Folder
-from partirvm.storage.records import read_json, to_json
+from partirvm.storage import Folder, read_json, to_json
 
 
 @pytest.fixture

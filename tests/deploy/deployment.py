@@ -81,7 +81,7 @@ class Processes:
 
 
 @contextlib.contextmanager
-def processes(folder):
+def started_servers(folder):
     """Run servers for the duration of the block."""
     servers = Processes(folder)
     try:

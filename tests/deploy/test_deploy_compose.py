@@ -5,7 +5,7 @@ import pytest
 import yaml
 from clusters import free_port
 from dask.utils import parse_bytes
-from deployment import DEPLOY, commands, environment, processes, replaced, run, split, table
+from deployment import DEPLOY, commands, environment, replaced, run, split, started_servers, table
 from distributed.cli.dask_worker import main as dask_worker
 from waiting import wait_for
 
@@ -80,7 +80,7 @@ class Machine:
 def test_the_readmes_compose_commands_fit_a_model(tmp_path):
     """Health checks pass while the servers run, and fail without them."""
     table(tmp_path / "trips.csv")
-    with processes(tmp_path) as servers:
+    with started_servers(tmp_path) as servers:
         machine = Machine(tmp_path, servers)
         up, ingest, fit, down = commands("Docker compose")
         machine(up)

@@ -12,8 +12,17 @@ import yaml
 from by_default import some
 from clusters import free_port
 from cryptography import x509
-from deployment import DEPLOY, commands, environment, prepared, processes, replaced, run, split
-from waiting import wait_for
+from deployment import (
+    DEPLOY,
+    commands,
+    environment,
+    prepared,
+    replaced,
+    run,
+    split,
+    started_servers,
+)
+from waiting import PATIENCE, wait_for
 
 import partirvm
 
@@ -45,10 +54,10 @@ class Cluster:
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory):
+def cluster(processes, tmp_path_factory):
     """Yield a running cluster, its certificates, those of another authority, and a mixture."""
     folder = tmp_path_factory.mktemp("tls")
-    with processes(folder) as servers:
+    with started_servers(folder) as servers:
         running = Cluster(folder, servers)
         other = folder / "other"
         mixed = folder / "mixed"
@@ -109,7 +118,7 @@ def test_the_scheduler_requires_a_certificate(cluster, shown):
         context.load_cert_chain(
             cluster.folder / shown / "cert.pem", cluster.folder / shown / "key.pem"
         )
-    with socket.create_connection(("127.0.0.1", int(cluster.port)), timeout=60) as plain:
+    with socket.create_connection(("127.0.0.1", int(cluster.port)), timeout=PATIENCE) as plain:
         try:
             with context.wrap_socket(plain) as tls:
                 greeting = tls.recv(1)
@@ -127,6 +136,7 @@ def certificates(tmp_path_factory):
     return folder
 
 
+@pytest.mark.usefixtures("processes")
 def test_certificates_are_private_and_expire(certificates):
     """They have mode 0600, 256-bit keys, 30 days, and an authority that signed nothing else."""
     assert sorted(
@@ -158,6 +168,7 @@ def test_certificates_are_private_and_expire(certificates):
     assert len(authorities) == 1
 
 
+@pytest.mark.usefixtures("processes")
 def test_certificates_are_overwritten_only_on_request(certificates, tmp_path):
     """This holds even if only one of the files exists; new files have mode 0600 again."""
     script = [sys.executable, str(DEPLOY / "certificates.py")]

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import pytest
 from by_default import some
 from click.testing import CliRunner
+from waiting import PATIENCE
 
 from partirvm.cli.commands import partirvm
 
@@ -70,7 +71,7 @@ def run_command(words):
     """Run a command in this process, or in a new one if it has a memory limit."""
     assert words[0] == "partirvm", f"mark the block of `{shlex.join(words)}` as not run"
     if "--memory-limit" in words:
-        subprocess.run([sys.executable, "-m", *words], check=True, timeout=120)
+        subprocess.run([sys.executable, "-m", *words], check=True, timeout=PATIENCE)
         return
     done = CliRunner().invoke(partirvm, words[1:])
     assert done.exit_code == 0, f"{shlex.join(words)}: {done.output}"
@@ -87,12 +88,13 @@ def run_chapter(chapter):
                 run_command(words)
 
 
+@pytest.mark.usefixtures("snippets")
+@pytest.mark.usefixtures("without_charts")
 @pytest.mark.usefixtures("quick_learning")
 @pytest.mark.parametrize("chapter", some(CHAPTERS, CHAPTERS.keys() - SLOW))
 def test_the_snippets_of_a_chapter_run(chapter, tmp_path, monkeypatch):
     matplotlib = pytest.importorskip("matplotlib")
     matplotlib.use("Agg")
-    monkeypatch.setattr("partirvm.report.page.find_spec", lambda name: None)  # charts take seconds
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     run_chapter(CHAPTERS[chapter])

@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "README.md").read_text()
 
@@ -16,6 +18,7 @@ def test_links_and_images_in_the_readme_exist():
     assert not [target for target in targets if not (ROOT / target).exists()]
 
 
+@pytest.mark.usefixtures("snippets")
 def test_the_readmes_python_code_runs(tmp_path):
     """By the formula of Friedman#1, features 0 to 4 have an effect and features 5 to 9 have
     none."""

@@ -17,6 +17,7 @@ def without_numbers(text):
     return re.sub(r"[-−]?\d[\d,.]*( [KMG]iB| m?s\b| [A-Z][a-z]{2}\b)?", "#", text).split()
 
 
+@pytest.mark.usefixtures("snippets")
 @pytest.mark.slow
 def test_the_page_for_newcomers_runs(tmp_path, monkeypatch, capsys):
     """Each output has the same words as the page."""

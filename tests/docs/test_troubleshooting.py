@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from partirvm import errors
-from partirvm.core.termination import Termination
-from partirvm.jobs.state import Status
+from partirvm.core import Termination
+from partirvm.jobs import Status
 
 DOCS = Path(__file__).parents[2] / "docs"
 

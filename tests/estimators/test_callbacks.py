@@ -9,7 +9,7 @@ from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 
 from partirvm import FitCallback, RVMRegressor
-from partirvm.core.termination import Termination
+from partirvm.core import Termination
 from partirvm.errors import UsageError
 
 ROUNDS = {

@@ -12,7 +12,7 @@ from numpy.testing import assert_allclose
 from sklearn.datasets import make_blobs
 
 from partirvm import RVMClassifier, WorkingSet
-from partirvm.core.termination import Termination
+from partirvm.core import Termination
 from partirvm.errors import DataError, MemoryLimitError
 
 STRATEGIES = ("basic", "split-merge", "incremental", "working-set")

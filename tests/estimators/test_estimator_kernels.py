@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from partirvm import RVMRegressor, load_model
 from partirvm.errors import UsageError
 from partirvm.kernels import NAMES, WITH_GAMMA
-from partirvm.model.files import save_model
+from partirvm.model import save_model
 
 QUIET = pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
 

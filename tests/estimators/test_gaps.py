@@ -122,6 +122,7 @@ def labels_and_numbers_with_gaps(n=260, seed=0):
     return frame, numbers, np.array([0.0, 1.0, 2.0, 3.0, 6.0])[codes]
 
 
+@pytest.mark.usefixtures("default_fits")
 @pytest.mark.parametrize("estimator", [RVMRegressor, RVMClassifier])
 @QUIET
 def test_missing_labels_share_one_code_where_numbers_are_also_missing(estimator, tmp_path):

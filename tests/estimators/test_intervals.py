@@ -13,7 +13,7 @@ from scipy.stats import norm
 from scipy.stats import t as student
 
 from partirvm import RVMClassifier, RVMRegressor
-from partirvm.core.left_out import LeftOut
+from partirvm.core import LeftOut
 from partirvm.core.predictive import REACH
 from partirvm.errors import OverconfidenceWarning, UsageError
 from partirvm.model import load_model, save_model

@@ -33,6 +33,7 @@ def fitted():
     return RVMRegressor(**OPTIONS).fit(*rows(600))
 
 
+@pytest.mark.usefixtures("default_fits")
 def test_local_noise_is_predicted_where_it_occurs(fitted):
     """In each tenth of the range, intervals cover 95 ± 5 %, and the noise is right within a factor
     of 3."""

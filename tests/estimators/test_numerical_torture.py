@@ -133,6 +133,7 @@ def test_many_classes_in_few_rows_give_a_warning_or_are_refused():
         RVMClassifier().fit(X, y % 25)
 
 
+@pytest.mark.usefixtures("default_fits")
 @pytest.mark.parametrize(("seed", "noise"), some([(0, 0.01), (1, 0.0)], {(1, 0.0)}))
 def test_smooth_functions_with_little_noise_are_predicted(seed, noise):
     """Learned kernels are so wide that columns are near copies: the result is not just noise."""

@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose
 from regressions import Dense, design_of, plain_deviation, plane, sinc
 
 from partirvm import RVMRegressor
-from partirvm.core.termination import Termination
+from partirvm.core import Termination
 from partirvm.errors import DataWarning
 
 

@@ -9,7 +9,7 @@ from by_default import some
 from regressions import plane
 
 from partirvm import Incremental, RVMRegressor, SplitMerge, WorkingSet
-from partirvm.core.termination import Termination
+from partirvm.core import Termination
 from partirvm.errors import DataWarning, LimitWarning
 
 KINDS = {kind.name: kind for kind in (SplitMerge, Incremental, WorkingSet)}

@@ -11,7 +11,7 @@ from regressions import plane, sinc
 from sklearn.model_selection import cross_val_score
 
 from partirvm import RVMRegressor
-from partirvm.core.termination import Termination
+from partirvm.core import Termination
 from partirvm.errors import DataWarning, NoiseFloorWarning
 
 STRATEGIES = some(["basic", "split-merge", "incremental", "working-set"], {"basic", "working-set"})

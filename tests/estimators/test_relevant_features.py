@@ -113,6 +113,7 @@ def test_a_linear_effect_has_its_fraction_of_the_variance(kernel, rng):
     assert model.feature_relevance_ == pytest.approx(share / share.sum(), rel=0.15, abs=1e-3)
 
 
+@pytest.mark.usefixtures("default_fits")
 def test_a_linear_effect_counts_next_to_a_wave():
     """Its gamma is much smaller than the wave's; features without effect are switched off."""
     rng = default_rng(3)
@@ -244,6 +245,7 @@ def test_features_that_are_switched_off_do_not_change_predictions(kind):
             assert difference < 1e-6 * (1.0 if classes else y.std())
 
 
+@pytest.mark.usefixtures("default_fits")
 @pytest.mark.parametrize("d", [300, 1000])
 def test_relevant_features_among_many_are_found(d):
     rng = default_rng(0)

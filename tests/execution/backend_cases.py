@@ -8,27 +8,23 @@ from numpy.random import default_rng
 from scipy.stats import norm
 from waiting import wait_for
 
+from partirvm.core import GramStatistics, HyperState, LeftOut, StopRule
 from partirvm.core.diagnostics import NORMAL_MULTIPLES
-from partirvm.core.left_out import LeftOut
 from partirvm.core.scores import LEVELS
-from partirvm.core.statistics import GramStatistics
-from partirvm.core.termination import StopRule
-from partirvm.core.updates import HyperState
 from partirvm.data import ZarrSource
-from partirvm.execution.local import MomentsPass
-from partirvm.kernels import Gaussian
-from partirvm.kernels.design import Design
-from partirvm.likelihoods.gaussian import Solve
-from partirvm.likelihoods.passes import (
+from partirvm.execution import MomentsPass
+from partirvm.kernels import Design, Gaussian
+from partirvm.likelihoods import (
     ErrorPass,
     GramPass,
     LeaveOneOutPass,
     ResidualPass,
     ScorePass,
     SlopePass,
+    Solve,
 )
 from partirvm.model import Model
-from partirvm.scaling.maps import Scaling
+from partirvm.scaling import Scaling
 from partirvm.types import PANEL_ROWS, Columns
 
 N, D, TILE, GAMMA = 7 * 2500 + 123, 3, 2500, 0.4

@@ -2,7 +2,6 @@
 
 import pytest
 from backend_cases import EXECUTORS, PASSES, TILE, rows
-from by_default import some
 
 from partirvm.data import ArraySource, ingest
 from partirvm.execution import LocalExecutor, executor_for
@@ -21,12 +20,16 @@ def memory():
     return ArraySource(*rows(), tile_rows=TILE)
 
 
-SEVERAL = {"three threads", "three workers"}
-"""The reference uses one thread; test_executor_fits compares whole fits with those of one
-worker."""
+CASES = [
+    pytest.param("one thread", marks=pytest.mark.slow),  # the reference has one thread, too
+    "three threads",
+    pytest.param("one worker", marks=pytest.mark.slow),  # test_executor_fits compares whole fits
+    pytest.param("three workers", marks=pytest.mark.system),
+]
+assert len(CASES) == len(EXECUTORS)
 
 
-@pytest.fixture(scope="module", params=some(EXECUTORS, SEVERAL))
+@pytest.fixture(scope="module", params=CASES)
 def executor(request):
     """Yield each kind of executor in turn."""
     if "thread" in request.param:

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+from types import SimpleNamespace
 
 import pytest
 from backend_cases import PASSES, TILE, HeldSource, bits, first_row, long_fit, rows
@@ -16,7 +17,7 @@ from partirvm import RVMRegressor, submit
 from partirvm.cli import main
 from partirvm.errors import ClusterError, NoWorkersError
 from partirvm.execution import cluster as cluster_module
-from partirvm.execution.cluster import PACKAGES, connect, start
+from partirvm.execution.cluster import PACKAGES, ClusterTimes, connect, start
 from partirvm.execution.dask import DaskExecutor
 
 
@@ -62,15 +63,20 @@ def test_rows_sent_to_a_killed_worker_are_not_lost(memory, reference):
 
 
 @pytest.mark.parametrize("end", ["to the end", "left", "failed"])
-def test_a_map_releases_its_futures(one_worker, memory, monkeypatch, end):
+def test_a_map_releases_its_futures(one_worker, memory, end):
     """This holds however the map ends, even while futures are referenced."""
-    runner = DaskExecutor(one_worker)
     futures = []
-    for name in ("_submit", "_send"):
-        method = getattr(runner, name)
-        monkeypatch.setattr(
-            runner, name, lambda *args, method=method: futures.append(method(*args)) or futures[-1]
-        )
+
+    class Noting(DaskExecutor):
+        def _submit(self, *arguments):
+            futures.append(super()._submit(*arguments))
+            return futures[-1]
+
+        def _send(self, *arguments):
+            futures.append(super()._send(*arguments))
+            return futures[-1]
+
+    runner = Noting(one_worker)
     mapped = runner.map(first_row, memory, range(8), give_up if end == "failed" else None)
     if end == "to the end":
         assert len(list(mapped)) == 8
@@ -91,14 +97,14 @@ def give_up(done, total):
         raise KeyError("enough")
 
 
-def test_a_cluster_without_workers_raises_an_error(monkeypatch):
-    """At the first poll after ``PATIENCE``, the error explains how to start one."""
+@pytest.mark.usefixtures("processes")
+def test_a_cluster_without_workers_raises_an_error():
+    """At the first poll after the patience, the error explains how to start one."""
     clock = Clock()
-    monkeypatch.setattr(cluster_module, "time", clock)
     with cluster(0) as client:
         began = clock.now
         with pytest.raises(NoWorkersError, match="dask worker"):
-            DaskExecutor(client, patience=1.0)
+            DaskExecutor(client, ClusterTimes(patience=1.0, clock=clock))
         assert 1.0 < clock.now - began < 1.0 + 2 * (clock.now - began) / clock.naps
 
 
@@ -110,11 +116,12 @@ ADAPTIVE = {
 }
 
 
+@pytest.mark.usefixtures("processes")
 def test_an_adaptive_cluster_starts_a_worker_for_a_fit(data, reference):
     """It keeps a worker between the passes, and stops it when the executor is closed."""
     with LocalCluster(**ADAPTIVE) as local, Client(local, set_as_default=False) as client:
         local.adapt(minimum=0, maximum=1, interval="100ms", wait_count=1)
-        runner = DaskExecutor(client, patience=PATIENCE)
+        runner = DaskExecutor(client, ClusterTimes(patience=PATIENCE))
         (worker,) = client.scheduler_info(n_workers=-1)["workers"]
         assert bits(runner.run([PASSES["gram"]], data)[0]) == bits(reference["gram"])
         assert list(client.scheduler_info(n_workers=-1)["workers"]) == [worker]
@@ -127,7 +134,8 @@ def test_an_adaptive_cluster_starts_a_worker_for_a_fit(data, reference):
 @pytest.mark.slow
 def test_an_adaptive_cluster_runs_every_kind_of_work(data, tmp_path, monkeypatch):
     """A job, a resume, a prediction, an estimator and a command each start with no worker."""
-    monkeypatch.setattr(DaskExecutor.__init__, "__defaults__", (PATIENCE,))
+    times = ClusterTimes(patience=PATIENCE)
+    monkeypatch.setattr(DaskExecutor.__init__, "__defaults__", (times,))
     job = str(tmp_path / "job")
     other = str(tmp_path / "other")
     options = {"gamma": 1.0, "strategy": "working-set", "partition_size": 20, "residual": "none"}
@@ -154,9 +162,15 @@ def test_an_adaptive_cluster_runs_every_kind_of_work(data, tmp_path, monkeypatch
         assert main(["fit", data.url, other, *flags.split(), "--scheduler", address]) == 0
 
 
-def test_lost_workers_are_counted_and_retired_ones_are_not(one_worker, monkeypatch):
+def client_of(sync, **calls):
+    """Return a client whose scheduler is called with ``sync``; ``calls`` are its functions."""
+    calls = {"identity": None, "events": None, **calls}
+    scheduler = SimpleNamespace(address="tcp://10.0.0.1:8786", **calls)
+    return SimpleNamespace(scheduler=scheduler, status="running", sync=sync)
+
+
+def test_lost_workers_are_counted_and_retired_ones_are_not():
     """The scheduler's events decide; a worker without events counts as lost."""
-    monitor = cluster_module.Cluster(one_worker)
     present = [{"a", "b", "c", "d"}, {"b", "c", "d"}, {"c", "d"}, {"c", "d"}, {"d", "e"}]
     removed = {"action": "remove-worker"}
     events = {
@@ -172,7 +186,7 @@ def test_lost_workers_are_counted_and_retired_ones_are_not(one_worker, monkeypat
             return events[topic]
         return {"workers": {address: {"nthreads": 1} for address in present.pop(0)}}
 
-    monkeypatch.setattr(one_worker, "sync", sync)
+    monitor = cluster_module.Cluster(client_of(sync))
     counts = []
     while present:
         monitor.poll()
@@ -223,7 +237,7 @@ def test_different_packages_on_the_workers_are_refused(one_worker, monkeypatch):
 
 
 @pytest.fixture
-def processes(tmp_path):
+def cluster_processes(tmp_path):
     """Yield a scheduler, its address, and a worker."""
     started = Processes(tmp_path, 1)
     yield started.scheduler, started.address
@@ -241,33 +255,21 @@ WORK = {
 }
 
 
-@pytest.fixture
-def kill(monkeypatch):
-    """Return a function that kills a scheduler, and reduce the accepted silence to one second."""
-
-    def kill(scheduler):
-        scheduler.kill()
-        scheduler.wait()
-        monkeypatch.setattr(cluster_module, "SILENCE", 1.0)
-        monkeypatch.setattr(cluster_module, "QUESTION", 1.0)
-
-    return kill
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("work", some(WORK, {"run"}))
-def test_a_dead_scheduler_is_named(processes, kill, data, tmp_path, work):
+def test_a_dead_scheduler_is_named(cluster_processes, data, tmp_path, work):
     """A scheduler is killed with kill -9 during endless work: the error gives its address and
     advice."""
-    scheduler, address = processes
+    scheduler, address = cluster_processes
     client = connect(address)
-    runner = DaskExecutor(client)
+    runner = DaskExecutor(client, ClusterTimes(silence=5.0, question=2.0))
     killed = []
 
     def progress(done, total):
         if not killed:
             killed.append(done < total)
-            kill(scheduler)
+            scheduler.kill()
+            scheduler.wait()
 
     with pytest.raises(ClusterError, match=f"{address}.*dask scheduler"):
         WORK[work](runner, HeldSource(data.url, tmp_path / "never"), progress)
@@ -278,47 +280,44 @@ def test_a_dead_scheduler_is_named(processes, kill, data, tmp_path, work):
     client.close()
 
 
-def test_polls_of_a_silent_scheduler_fail_after_the_limit(one_worker, monkeypatch):
-    """Each poll returns None; the first one after ``SILENCE`` raises."""
-    monitor = cluster_module.Cluster(one_worker, patience=60.0)
+def test_polls_of_a_silent_scheduler_fail_after_the_limit():
+    """Each poll returns None; the first one after the accepted silence raises."""
     clock = Clock()
-    monkeypatch.setattr(cluster_module, "time", clock)
+    times = ClusterTimes(clock=clock)
 
     def silent(*args, **options):
         raise OSError("timed out")
 
-    monkeypatch.setattr(one_worker, "sync", silent)
-    for _ in range(int(cluster_module.SILENCE) + 1):
+    monitor = cluster_module.Cluster(client_of(silent), times)
+    for _ in range(int(times.silence) + 1):
         assert monitor.poll() is None
         clock.sleep(1.0)
     with pytest.raises(ClusterError, match=monitor.address):
         monitor.poll()
 
 
-def test_a_cancelled_poll_has_no_reply(one_worker, monkeypatch):
+def test_a_cancelled_poll_has_no_reply(one_worker):
     """Stopping a worker cancels the call, so that ``sync`` returns no result."""
 
     async def cancelled(*args, **options):
         raise asyncio.CancelledError
 
-    monitor = cluster_module.Cluster(one_worker)
-    monkeypatch.setattr(one_worker.scheduler, "identity", cancelled, raising=False)
-    monkeypatch.setattr(one_worker.scheduler, "events", cancelled, raising=False)
+    client = client_of(one_worker.sync, identity=cancelled, events=cancelled)
+    monitor = cluster_module.Cluster(client)
     assert monitor.poll() is None
     assert monitor._events_of("tcp://10.0.0.5:1") == ()
 
 
-def test_a_stopped_worker_raises_an_error_before_a_fit(one_worker, monkeypatch):
+def test_a_stopped_worker_raises_an_error_before_a_fit(one_worker):
     """The error is raised after the reply timeout, not when the scheduler gives up the worker."""
     (pid,) = one_worker.run(os.getpid).values()
-    monkeypatch.setattr(cluster_module, "ANSWER", 1.0)
     os.kill(pid, signal.SIGSTOP)
     try:
         wait_for(lambda: stopped(pid), "the stop")
         with pytest.raises(
             ClusterError, match=f"{one_worker.scheduler.address} has not responded for 1 s"
         ):
-            DaskExecutor(one_worker)
+            DaskExecutor(one_worker, ClusterTimes(answer=1.0))
     finally:
         os.kill(pid, signal.SIGCONT)
 

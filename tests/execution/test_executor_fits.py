@@ -11,8 +11,8 @@ from partirvm import Local, RVMRegressor, ingest, jobs, open_job, predict
 from partirvm.execution import LocalExecutor
 from partirvm.jobs import attempt
 from partirvm.options import Request
-from partirvm.planning.memory import ALLOWANCE, DataShape, step_bytes
-from partirvm.planning.plan import Machine
+from partirvm.planning import DataShape, Machine, step_bytes
+from partirvm.planning.memory import ALLOWANCE
 
 pytestmark = pytest.mark.bits
 

@@ -17,12 +17,10 @@ from hypothesis import strategies as st
 from numpy.random import default_rng
 
 from partirvm.errors import PartirvmError
-from partirvm.execution import LocalExecutor
+from partirvm.execution import LocalExecutor, MomentsPass
 from partirvm.execution.kernel_store import Keeping, fill_block, forget, independent, store_of
-from partirvm.execution.local import MomentsPass
-from partirvm.kernels import FunctionKernel, Gaussian
-from partirvm.kernels.design import NONE
-from partirvm.likelihoods.passes import ErrorPass, GramPass, ResidualPass
+from partirvm.kernels import NONE, FunctionKernel, Gaussian
+from partirvm.likelihoods import ErrorPass, GramPass, ResidualPass
 from partirvm.process import one_blas_thread
 from partirvm.types import BIAS, PANEL_ROWS
 

@@ -7,13 +7,11 @@ import numpy as np
 import pytest
 from by_default import some
 from journals import left
-from waves import bent_plane
+from surfaces import bent_plane
 
 from partirvm import jobs
-from partirvm.core import ascent
 from partirvm.data import ingest
-from partirvm.learning import SEARCHES, class_search
-from partirvm.learning.search import CentreLimits
+from partirvm.learning import SEARCHES, CentreLimits
 from partirvm.options import Request
 
 pytestmark = pytest.mark.bits
@@ -81,13 +79,12 @@ def test_classes_have_the_same_bits_on_three_workers(
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("quick_learning")
 @pytest.mark.parametrize("K", [0, 2])
 def test_a_learned_kernel_has_the_same_bits_on_three_workers(
     waves, classes, three_workers, tmp_path, monkeypatch, K
 ):
     """For classes, rows are left out first; in the regression, the kernel is learned again."""
-    monkeypatch.setattr(class_search, "ROWS", 60)
-    monkeypatch.setattr(ascent, "MOST", 3)
     limits = CentreLimits(0.25, 30, 30) if K else CentreLimits(0.5, 5, 5)
     for word, search in SEARCHES.items():
         few = replace(search, centres=lambda n_classes: limits)

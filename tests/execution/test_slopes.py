@@ -11,13 +11,12 @@ from numpy.testing import assert_allclose
 
 from partirvm.data import ArraySource
 from partirvm.execution import LocalExecutor
-from partirvm.kernels import Categorical, Gaussian, Laplacian, OnColumns, Product, Several
-from partirvm.kernels.design import Design
-from partirvm.learning.sample import evaluate, gathered
+from partirvm.kernels import Categorical, Design, Gaussian, Laplacian, OnColumns, Product, Several
+from partirvm.learning import gathered
+from partirvm.learning.sample import evaluate
 from partirvm.likelihoods import LIKELIHOODS
-from partirvm.scaling.maps import Scaling
-from partirvm.spec.entries import Spent
-from partirvm.spec.problem import Problem
+from partirvm.scaling import Scaling
+from partirvm.spec import Problem, Spent
 
 N = 90
 M = 7

@@ -1,16 +1,19 @@
 """Concurrent dense fits have the same bits as single fits, and can be interrupted."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
 from backend_cases import PASSES, bits, fit, long_fit
 
-from partirvm.core.updates import maximise
+from partirvm.core import maximise
 from partirvm.errors import NumericalError
-from partirvm.execution import LocalExecutor, dask, local
+from partirvm.execution import LocalExecutor, dask
+from partirvm.execution.cluster import ClusterTimes
+from partirvm.execution.dask import DaskExecutor
 from partirvm.execution.local import solution
 from partirvm.process import one_blas_thread
+from partirvm.spec import DenseFit
 
 
 @pytest.fixture(scope="module")
@@ -58,41 +61,50 @@ class Interruption(Exception):
     """Raised by a watcher."""
 
 
-@pytest.fixture
-def started(monkeypatch):
-    """Return a function of an executor: the fits that it has started here or on the cluster."""
-    fits = []
+@dataclass(frozen=True)
+class WatchedFit(DenseFit):
+    """A fit in this process that notes its start and its steps."""
 
-    def of(executor):
-        if isinstance(executor, LocalExecutor):
-            original = local.solution
-            monkeypatch.setattr(
-                local,
-                "solution",
-                lambda *arguments, **kw: (fits.append(arguments[0]), original(*arguments, **kw))[1],
-            )
-        else:
-            submit = executor._submit
+    fit: DenseFit
+    starts: list
+    steps: list
 
-            def submitted(name, function, *arguments):
-                fits.extend([function] * (function is solution))
-                return submit(name, function, *arguments)
+    def run(self, on_step):
+        self.starts.append(self.fit)
 
-            monkeypatch.setattr(executor, "_submit", submitted)
-        return fits
+        def listen(info):
+            self.steps.append(info)
+            on_step(info)
 
-    return of
+        return self.fit.run(listen)
 
 
-def test_a_watcher_is_called_during_a_fit_and_may_end_it(
-    executor, data, reference, started, monkeypatch
-):
+class NotingExecutor(DaskExecutor):
+    """An executor that notes the fits that it sends to workers."""
+
+    def __init__(self, client, starts):
+        super().__init__(client, ClusterTimes(poll=0.05))
+        self.starts = starts
+
+    def _submit(self, name, function, *arguments):
+        self.starts.extend([function] * (function is solution))
+        return super()._submit(name, function, *arguments)
+
+
+def test_a_watcher_is_called_during_a_fit_and_may_end_it(executor, data, reference):
     """The first fit is not finished then; most of the others are never started."""
-    for module in (local, dask):
-        assert module.POLL <= 1
-        monkeypatch.setattr(module, "POLL", 0.05)
+    assert ClusterTimes().poll <= 1
     calls = []
-    fits = started(executor)
+    starts = []
+    fits = [long_fit(seed, steps=25) for seed in (1, 5)] * 6
+    if isinstance(executor, LocalExecutor):
+        assert executor.poll_seconds <= 1
+        most = executor.threads
+        runner = LocalExecutor(executor.threads, poll=0.05)
+        fits = [WatchedFit(fit, starts, []) for fit in fits]
+    else:
+        most = executor._cluster.n_threads * dask.AHEAD
+        runner = NotingExecutor(executor._client, starts)
 
     def progress(done, total):
         calls.append((done, total))
@@ -100,40 +112,26 @@ def test_a_watcher_is_called_during_a_fit_and_may_end_it(
             raise Interruption
 
     with pytest.raises(Interruption):
-        executor.solve([long_fit(seed, steps=25) for seed in (1, 5)] * 6, progress)
+        runner.solve(fits, progress)
     assert calls == [(0, 12)] * 2
     # fits on workers run to their end, those in this process are abandoned
-    assert bits(executor.run([PASSES["residual"]], data)[0]) == bits(reference["residual"])
-    threads = (
-        executor.threads
-        if isinstance(executor, LocalExecutor)
-        else executor._cluster.n_threads * dask.AHEAD
-    )
-    assert 1 <= len(fits) <= threads < 12
+    assert bits(runner.run([PASSES["residual"]], data)[0]) == bits(reference["residual"])
+    assert 1 <= len(starts) <= most < 12
+    runner.close()
 
 
-def test_interrupted_fits_in_this_process_end_at_their_next_step(monkeypatch):
+def test_interrupted_fits_in_this_process_end_at_their_next_step():
     """This holds however long they would take."""
-    monkeypatch.setattr(local, "POLL", 0.05)
-    runner = LocalExecutor(2)
-    original = local.solution
+    runner = LocalExecutor(2, poll=0.05)
     steps = []
-
-    def counted(solve, on_step, **threads):
-        def listen(info):
-            steps.append(info)
-            on_step(info)
-
-        return original(solve, listen, **threads)
-
-    monkeypatch.setattr(local, "solution", counted)
+    fits = [WatchedFit(long_fit(seed, steps=10**6), [], steps) for seed in (1, 5)] * 2
 
     def progress(done, total):
         if steps:
             raise Interruption
 
     with pytest.raises(Interruption):
-        runner.solve([long_fit(seed, steps=10**6) for seed in (1, 5)] * 2, progress)
+        runner.solve(fits, progress)
     before = len(steps)
     runner.close()
     assert len(steps) - before <= runner.threads

@@ -12,13 +12,13 @@ from numpy.testing import assert_allclose
 
 from partirvm import RVMRegressor, kernels
 from partirvm.errors import UsageError
-from partirvm.kernels.base import KERNELS, Family, Kernel
+from partirvm.kernels import KERNELS, Directions, Family, Kernel, RadialKernel
 from partirvm.kernels.nonradial import PreparedSteps
-from partirvm.kernels.radial import Directions, PreparedRadial, RadialKernel
+from partirvm.kernels.radial import PreparedRadial
 from partirvm.learning.forms import with_family
-from partirvm.local.metric import Metric
+from partirvm.local import Metric
 from partirvm.model import Model
-from partirvm.scaling.maps import Scaling
+from partirvm.scaling import Scaling
 from partirvm.types import Columns
 
 

@@ -15,15 +15,12 @@ from numpy.random import default_rng
 from numpy.testing import assert_allclose
 
 from partirvm import RVMClassifier, RVMRegressor, kernels
-from partirvm.core.left_out import Calibration
-from partirvm.core.ramp import Ramp
+from partirvm.core import Calibration, Ramp
 from partirvm.errors import UsageError
 from partirvm.export.graph import SINGLE
-from partirvm.kernels import OnColumns
-from partirvm.kernels.design import Design, LocalNoise
-from partirvm.kernels.functions import Basis
+from partirvm.kernels import Basis, Design, LocalNoise, OnColumns
 from partirvm.model import ClassModel, Model
-from partirvm.scaling.maps import FeatureMap, Scaling, TargetMap
+from partirvm.scaling import FeatureMap, Scaling, TargetMap
 from partirvm.types import Columns
 
 KERNELS = [
@@ -293,6 +290,7 @@ def test_onnx_and_numpy_predictions_equal_those_of_the_model(seeds, dtype, tmp_p
         agrees(dict(zip(names, outputs, strict=True)), model, X, dtype)
 
 
+@pytest.mark.usefixtures("processes")
 @pytest.mark.parametrize("dtype", some(["float64", "float32", "int16"], {"float32"}))
 @pytest.mark.parametrize("seeds", SEEDS)
 @pytest.mark.parametrize("compiler", some(["gcc", "clang"], {"gcc"}))
@@ -306,6 +304,7 @@ def test_c_predictions_equal_those_of_the_model(seeds, dtype, compiler, tmp_path
         agrees(in_c(library, k, model, X, dtype), model, X, dtype)
 
 
+@pytest.mark.usefixtures("processes")
 @pytest.mark.usefixtures("quick_learning")
 def test_an_export_does_not_need_partirvm_and_refusals_give_advice(tmp_path):
     rng = default_rng(0)
@@ -331,6 +330,7 @@ def test_an_export_does_not_need_partirvm_and_refusals_give_advice(tmp_path):
     assert {each.name for each in tmp_path.iterdir()} == {"model.npz", "model_predict.py"}
 
 
+@pytest.mark.usefixtures("processes")
 @pytest.mark.usefixtures("quick_learning")
 def test_the_self_test_of_a_header_uses_levels_without_folds(tmp_path):
     """Vectors encode the fold, which a header does not know."""
@@ -354,6 +354,7 @@ def test_the_self_test_of_a_header_uses_levels_without_folds(tmp_path):
     agrees(found, model, X, "float64")
 
 
+@pytest.mark.usefixtures("default_fits")
 def test_a_missing_label_in_an_embedded_column_is_exported_like_an_unknown_one(tmp_path):
     """The variance of a level unseen in training counts once."""
     rng = default_rng(0)

@@ -9,10 +9,11 @@ from test_exports import random_model, rows_of
 
 from partirvm import RVMRegressor
 from partirvm.errors import DataError, UsageError
-from partirvm.kernels.functions import Basis
+from partirvm.kernels import Basis
 from partirvm.model import Model
 from partirvm.model.base import HEIGHT
-from partirvm.scaling.maps import FeatureMap, pulled_back
+from partirvm.scaling import FeatureMap
+from partirvm.scaling.maps import pulled_back
 
 
 def differences(function, X, step=1e-4):

@@ -106,6 +106,7 @@ def printed(found):
     return b"".join(b"%d:%s" % (len(each), each) for each in map(bytes_of, found))
 
 
+@pytest.mark.usefixtures("processes")
 def test_labels_survive_a_header(tmp_path):
     found = labels(len(PIECES) + 20, 0)
     header(tmp_path, "m", found)
@@ -116,6 +117,7 @@ def test_labels_survive_a_header(tmp_path):
     assert compile_and_run("gcc", "-std=c99", tmp_path, program) == printed(found)
 
 
+@pytest.mark.usefixtures("processes")
 def test_a_label_with_a_trigraph_does_not_run_code(tmp_path):
     X = default_rng(0).normal(size=(60, 2))
     RVMClassifier(gamma=0.5, random_state=0).fit(X, np.where(X[:, 0] > 0, "!??/", EVIL)).to_c(

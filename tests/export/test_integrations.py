@@ -14,6 +14,7 @@ from sklearn.compose import ColumnTransformer, make_column_transformer
 from sklearn.model_selection import KFold, cross_val_predict, cross_val_score
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from waiting import PATIENCE
 
 from partirvm import RVMClassifier, RVMRegressor
 
@@ -143,7 +144,9 @@ def test_mlflow_serves_intervals(tmp_path, monkeypatch):
     body = json.dumps({"dataframe_split": FRAME[:4].to_dict("split"), "params": asked}).encode()
     place = f"http://127.0.0.1:{port}/invocations"
     request = urllib.request.Request(place, body, {"Content-Type": "application/json"})
-    served = pd.DataFrame(json.load(urllib.request.urlopen(request, timeout=60))["predictions"])
+    served = pd.DataFrame(
+        json.load(urllib.request.urlopen(request, timeout=PATIENCE))["predictions"]
+    )
     server.should_exit = True
     expected = np.column_stack(
         [*model.predict(FRAME[:4], return_std=True), *model.predict_interval(FRAME[:4], 0.9)]

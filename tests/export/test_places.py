@@ -102,6 +102,7 @@ def test_a_folder_is_not_replaced_by_a_reader(made, here):
         made[1].to_numpy("m.npz")
 
 
+@pytest.mark.usefixtures("processes")
 @pytest.mark.parametrize(
     ("name", "module"),
     [("m", "m"), ("my-model.v2", "my_model_v2"), ("2024", "model_2024"), *OTHER_NAMES],

@@ -14,10 +14,9 @@ from test_exports import KERNELS, random_model
 from partirvm import RVMRegressor
 from partirvm import kernels as k
 from partirvm.errors import UsageError
-from partirvm.kernels.design import Design
-from partirvm.kernels.functions import Basis
+from partirvm.kernels import Basis, Design
 from partirvm.model import Model
-from partirvm.scaling.maps import FeatureMap, Scaling
+from partirvm.scaling import FeatureMap, Scaling
 from partirvm.types import Columns
 
 

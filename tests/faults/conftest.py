@@ -6,11 +6,11 @@ import pytest
 from fault_cases import make_class_data, make_data, queued
 from fault_processes import carry_counting, forking
 
-from partirvm.jobs.state import Status
+from partirvm.jobs import Status
 
 
 @pytest.fixture(scope="session")
-def forker(tmp_path_factory):
+def forker(processes, tmp_path_factory):
     """Yield a process that forks others in which all modules are imported."""
     folder = tmp_path_factory.mktemp("said")
     folder.parent.parent.chmod(0o755)

@@ -8,10 +8,7 @@ from numpy.random import default_rng
 from waiting import wait_for
 
 from partirvm import ingest
-from partirvm.jobs.job import open_job
-from partirvm.jobs.request import create
-from partirvm.jobs.state import Status
-from partirvm.jobs.store import JobStore
+from partirvm.jobs import JobStore, Status, create, open_job
 from partirvm.model import ClassModel
 from partirvm.options import Request
 

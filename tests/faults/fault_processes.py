@@ -11,22 +11,25 @@ from pathlib import Path
 
 import pytest
 from fault_cases import count, count_lines, note, rows
-from fault_watchers import Halting, Meeting, Waiting, arm, halt_at, listen
-from waiting import PATIENCE, wait_for
+from fault_watchers import Halting, Meeting, Waiting, arm, halt_at, listen, set_lease_times
+from waiting import LOAD, PATIENCE, wait_for
 
 from partirvm import ingest
-from partirvm.jobs.store import JobStore
+from partirvm.jobs import JobStore
 from partirvm.process import usable_cores
-from partirvm.storage import lease
+from partirvm.storage import LeaseTimes
 
 HERE = str(Path(__file__).parent)
 ROOT = str(Path(__file__).parents[1])
 
 
+QUICK = LeaseTimes(beat=0.1, expiry=1.5 * LOAD)
+"""Times of leases that expire quickly."""
+
+
 def shorten_leases():
     """Make the leases of this process expire quickly."""
-    lease.BEAT = 0.1
-    lease.EXPIRY = 1.5
+    set_lease_times(QUICK)
 
 
 def carry(job, quick=False, patience=40.0, halt=None, wait=None):
@@ -34,12 +37,11 @@ def carry(job, quick=False, patience=40.0, halt=None, wait=None):
 
     ``halt`` and ``wait`` are arguments of ``Halting`` and ``Waiting``.
     """
-    from partirvm.jobs.attempt import run_job
+    from partirvm.jobs import run_job
 
-    if quick:
-        shorten_leases()
+    times = QUICK if quick else None
     watcher = Halting(*halt) if halt else Waiting(*wait) if wait else None
-    fitted = run_job(job, patience=patience, watcher=watcher)
+    fitted = run_job(job, patience=patience, watcher=watcher, times=times)
     return None if fitted is None else fitted.reason.value
 
 
@@ -52,7 +54,7 @@ def carry_until_abort(job, folder, where, after):
 
 def carry_counting(job):
     """Run a job; return its number of actions (``Halting``) before its plan, and in all."""
-    from partirvm.jobs.attempt import run_job
+    from partirvm.jobs import run_job
 
     watcher = Halting(None, 0, 0)
     run_job(job, watcher=watcher)
@@ -61,23 +63,28 @@ def carry_counting(job):
 
 def carry_learning_again(job, **options):
     """Do the same as ``carry``; learn the kernel again as soon as there are more vectors."""
-    from partirvm.strategies import stages
+    from partirvm.strategies import STRATEGIES, Rounds
 
-    stages.due = lambda problem, options, fit, centres: fit.n_vectors > centres
+    def due(problem, options, fit, centres):
+        return fit.n_vectors > centres
+
+    for name, strategy in STRATEGIES.items():
+        if issubclass(strategy, Rounds):
+            STRATEGIES[name] = type(strategy.__name__, (strategy,), {"due": staticmethod(due)})
     return carry(job, **options)
 
 
-def make_small(set_value):
+def make_small(patch):
     """Set constants so that 2,000 rows exceed the memory and need six cells."""
     constants = {"core.held_back.LEFT_OUT_ROWS": 600, "likelihoods.gaussian.LEFT_OUT_ROWS": 600}
     constants |= {"local.cells.CELL_ROWS": 300, "resolve.resolve.RESIDUAL_SHARE": 400}
     for place, value in constants.items():
-        set_value(f"partirvm.{place}", value)
+        patch.setattr(f"partirvm.{place}", value)
 
 
 def carry_small(job):
     """Run a job immediately, with small cells on disk."""
-    make_small(pytest.MonkeyPatch().setattr)
+    make_small(pytest.MonkeyPatch())
     return carry(job, patience=0.0)
 
 
@@ -109,7 +116,7 @@ def compete_once(job, folder, others):
     """Try to run a job at the same moment as others, without patience; return the reason of its
     end."""
     from partirvm.errors import LeaseError
-    from partirvm.jobs.attempt import run_job
+    from partirvm.jobs import run_job
 
     meet(Path(folder, "ready"), others + 1)
     try:
@@ -199,9 +206,9 @@ def crash_action(action, folder, point, arguments):
 
 def save_copy(source, out):
     """Save a model again together with its rows."""
-    from partirvm.model.files import load_model, save_model
+    from partirvm.model import load_model, save_model
 
-    make_small(pytest.MonkeyPatch().setattr)
+    make_small(pytest.MonkeyPatch())
     save_model(load_model(source), out, copy=True)
 
 

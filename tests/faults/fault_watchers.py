@@ -10,8 +10,8 @@ from pathlib import Path
 from fault_cases import count, note
 from waiting import wait_for
 
-from partirvm.fit.driver import Watcher
-from partirvm.jobs.job import open_job
+from partirvm.fit import Watcher
+from partirvm.jobs import open_job
 
 
 class Halting(Watcher):
@@ -124,10 +124,18 @@ def arm(folder, job, where, after):
     (folder / "arm").write_text(json.dumps({"job": str(job), "where": where, "after": after}))
 
 
+def set_lease_times(times):
+    """Set the times of the leases of this process."""
+    from partirvm.storage import lease
+
+    lease.TIMES = times
+
+
 def listen(folder):
     """Watch drivers of this process as ``arm`` specifies, hold and count tiles, and always poll."""
     from partirvm.data import ZarrSource
     from partirvm.jobs import attempt
+    from partirvm.storage import LeaseTimes
 
     folder = Path(folder)
     original = ZarrSource.tile
@@ -142,7 +150,7 @@ def listen(folder):
         wait_for(lambda: not (folder / "hold").exists(), "the release of the tiles")
         return original(self, number)
 
-    attempt.POLL_SECONDS = 0.0
+    set_lease_times(LeaseTimes(poll=0.0))
     attempt.Watcher = watcher
     ZarrSource.tile = tile
 

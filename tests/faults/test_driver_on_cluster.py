@@ -19,8 +19,7 @@ from fault_watchers import arm
 from waiting import PATIENCE, wait_for
 
 from partirvm.execution.cluster import connect
-from partirvm.jobs import open_job, submit
-from partirvm.jobs.state import Status
+from partirvm.jobs import Status, open_job, submit
 
 CASE = "incremental"
 """The case with the most passes over all rows."""
@@ -67,7 +66,7 @@ class Watched(Processes):
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory):
+def cluster(processes, tmp_path_factory):
     """Yield two workers; a test that kills some starts others."""
     watched = Watched(tmp_path_factory.mktemp("cluster"))
     yield watched

@@ -10,7 +10,8 @@ from journals import REQUEST
 from waiting import stopped, wait_for
 
 from partirvm.errors import LeaseLostError
-from partirvm.jobs.store import JobStore
+from partirvm.jobs import JobStore
+from partirvm.storage import LeaseTimes
 
 
 def freeze(forker, store, after, things):
@@ -48,13 +49,12 @@ def test_writes_of_a_driver_that_lost_its_lease_are_ignored(forker, data, undist
     assert_one_round_repeated(store.events())
 
 
-def test_losing_the_lease_during_a_save_raises_a_lease_error(tmp_path, monkeypatch):
+def test_losing_the_lease_during_a_save_raises_a_lease_error(tmp_path):
     """Another process removes the half-written files; there is no FileNotFoundError."""
     place = tmp_path / "job"
-    one = JobStore.create(place, REQUEST)
-    other = JobStore(place)
-    monkeypatch.setattr("partirvm.storage.lease.BEAT", 60)
-    monkeypatch.setattr("partirvm.storage.lease.EXPIRY", 0.3)
+    times = LeaseTimes(beat=60, expiry=0.3)
+    one = JobStore.create(place, REQUEST, times=times)
+    other = JobStore(place, times)
     lease = one.acquire()
 
     def write(group, about):

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from fault_cases import rows
 from fault_processes import crash
+from fits import small_cells
 from numpy.testing import assert_array_equal
 
 from partirvm import RVMRegressor, load_model, save_model
@@ -20,7 +21,7 @@ def referring(tmp_path_factory):
     folder = tmp_path_factory.mktemp("referring")
     X, y = rows(700, 0)
     patch = pytest.MonkeyPatch()
-    patch.setattr("partirvm.local.cells.CELL_ROWS", 300)
+    small_cells(patch, 300)
     options = {"max_vectors": 20, "residual": "local", "random_state": 0}
     model = RVMRegressor(gamma=0.5, **options).fit(X, y).model_
     place = folder / "rows"

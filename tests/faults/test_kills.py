@@ -31,7 +31,7 @@ from fault_processes import (
 )
 
 from partirvm import jobs
-from partirvm.jobs.store import JobStore
+from partirvm.jobs import JobStore
 from partirvm.options import Request
 
 KILLS = {"working-set": 4, "incremental": 3, "split-merge": 3, "classes": 2, "pooled": 2}
@@ -125,7 +125,7 @@ def test_a_kill_around_cells_does_not_change_bits(forker, data, tmp_path, monkey
 
     Records of 600 left-out rows and of 10 neighbours take 5.30 MB, records of all rows 5.43 MB.
     """
-    make_small(monkeypatch.setattr)
+    make_small(monkeypatch)
     little = 400 * 5_370_000
     much = 8 << 30
     options = {"strategy": "working-set", "partition_size": 20, "max_rounds": 2}

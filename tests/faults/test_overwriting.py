@@ -6,8 +6,7 @@ from pathlib import Path
 from fault_processes import overwrite_until
 from journals import REQUEST
 
-from partirvm.jobs.state import Status
-from partirvm.jobs.store import JobStore
+from partirvm.jobs import JobStore, Status
 from partirvm.storage import open_folder
 
 sys.path.append(str(Path(__file__).parents[1] / "jobs"))

@@ -8,8 +8,7 @@ from fault_cases import assert_one_round_repeated, assert_same_end, count_lines,
 from fault_processes import carry, carry_with_full_disk
 from waiting import wait_for
 
-from partirvm.jobs.job import open_job
-from partirvm.jobs.state import Status
+from partirvm.jobs import Status, open_job
 
 CASE = "working-set"
 

@@ -15,9 +15,8 @@ from pathlib import Path
 
 import numpy as np
 
-from partirvm.storage import Folder
-from partirvm.storage.codec import HEAD, read_group, write_group
-from partirvm.storage.records import read_json, to_json
+from partirvm.storage import Folder, read_group, read_json, to_json, write_group
+from partirvm.storage.codec import HEAD
 
 CODE = "canary_module:run"
 """A function in a module that no command may import."""

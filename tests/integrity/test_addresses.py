@@ -18,8 +18,7 @@ from partirvm import ingest, jobs, load_model, open_job, save_model
 from partirvm.cli import main
 from partirvm.data import ZarrSource
 from partirvm.errors import UsageError
-from partirvm.storage import Folder, open_folder
-from partirvm.storage.records import read_json, to_json
+from partirvm.storage import Folder, open_folder, read_json, to_json
 
 TRACE = """
 from pathlib import Path

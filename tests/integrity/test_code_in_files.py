@@ -12,10 +12,9 @@ from written import REQUEST
 from partirvm import RVMRegressor, jobs, load_model, open_job, save_model
 from partirvm.cli import main
 from partirvm.errors import UsageError
-from partirvm.jobs.checkpoint import load_checkpoint, save_checkpoint
+from partirvm.jobs import load_checkpoint, save_checkpoint
 from partirvm.kernels import FunctionKernel, Gaussian, OnColumns, Sum
-from partirvm.storage import Folder
-from partirvm.storage.records import read_json, to_json
+from partirvm.storage import Folder, read_json, to_json
 
 MODULE = """
 from pathlib import Path

@@ -19,7 +19,7 @@ from partirvm import RVMClassifier, ingest, jobs, load_model, predict, save_mode
 from partirvm.cli import main
 from partirvm.data import ZarrSource
 from partirvm.errors import PartirvmError
-from partirvm.jobs.store import JobStore
+from partirvm.jobs import JobStore
 from partirvm.options import Request
 
 REQUEST = Request(

@@ -25,17 +25,17 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from partirvm import RVMRegressor, allow_functions, load_model, save_model
 from partirvm.errors import PartirvmError, UsageError
 from partirvm.kernels import (
+    Basis,
     FunctionKernel,
     Gaussian,
     LinearSpline,
+    LocalNoise,
     OnColumns,
     Product,
     Several,
     Sum,
     permission,
 )
-from partirvm.kernels.design import LocalNoise
-from partirvm.kernels.functions import Basis
 from partirvm.model import files
 
 MODULE = """

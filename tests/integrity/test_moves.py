@@ -15,7 +15,7 @@ from partirvm import ingest, jobs, load_model, open_job
 from partirvm.cli import main
 from partirvm.data import ZarrSource
 from partirvm.errors import ChangedDataError, MissingDataError, PartirvmError
-from partirvm.jobs.store import JobStore
+from partirvm.jobs import JobStore
 
 
 @pytest.fixture(scope="module")

@@ -13,15 +13,14 @@ from numpy.testing import assert_array_equal
 from written import REQUEST, edit, rows_in
 
 from partirvm import ingest, jobs, open_job
-from partirvm.core.moments import Moments
+from partirvm.core import Moments
 from partirvm.data import ZarrSource, zarr_source
 from partirvm.errors import ChangedDataError, FormatError, PartirvmError
-from partirvm.jobs import checkpoint
-from partirvm.jobs.checkpoint import FORMAT, KIND, attached, load_checkpoint, save_checkpoint
-from partirvm.jobs.store import JobStore
+from partirvm.jobs import JobStore, attached, checkpoint, load_checkpoint, save_checkpoint
+from partirvm.jobs.checkpoint import FORMAT, KIND
 from partirvm.process import peak_memory
-from partirvm.storage import codec
-from partirvm.storage.codec import HEAD, read_group
+from partirvm.storage import codec, read_group
+from partirvm.storage.codec import HEAD
 from partirvm.types import Columns
 
 

@@ -10,15 +10,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from waves import saddle
+from surfaces import saddle
 
 from partirvm import ingest, jobs, load_model, open_job, save_model
-from partirvm.fit.driver import Watcher
-from partirvm.jobs.job import Job
-from partirvm.jobs.request import create
-from partirvm.jobs.store import JobStore
+from partirvm.fit import Watcher
+from partirvm.jobs import Job, JobStore, create
 from partirvm.options import Request
-from partirvm.storage.lease import Process
+from partirvm.storage import Process
 
 PROBE = saddle(9, seed=99)[0]
 """Rows at which predictions are compared."""

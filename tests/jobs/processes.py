@@ -14,7 +14,7 @@ import sys; sys.path[:0] = {[str(HERE), str(HERE.parent)]!r}
 import numpy as np, time
 from reference import QUICK, model
 from partirvm.storage import lease as leases
-leases.BEAT, leases.EXPIRY = QUICK
+leases.TIMES = QUICK
 from waiting import wait_for
 from partirvm.errors import *
 from partirvm.jobs.store import JobStore

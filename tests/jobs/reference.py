@@ -3,16 +3,17 @@
 import numpy as np
 from journals import REQUEST
 from numpy.random import default_rng
+from waiting import LOAD
 
-from partirvm.jobs.store import JobStore
-from partirvm.kernels import Gaussian
-from partirvm.kernels.design import Design
+from partirvm.jobs import JobStore
+from partirvm.kernels import Design, Gaussian
 from partirvm.model import Model
-from partirvm.scaling.maps import Scaling
+from partirvm.scaling import Scaling
+from partirvm.storage import LeaseTimes
 from partirvm.types import Columns
 
-QUICK = 0.1, 1.5
-"""Seconds of ``lease.BEAT`` and ``lease.EXPIRY`` in tests."""
+QUICK = LeaseTimes(beat=0.1, expiry=1.5 * LOAD)
+"""Times of leases in tests."""
 
 
 def model(seed=0, m=3):
@@ -26,8 +27,8 @@ def model(seed=0, m=3):
     )
 
 
-def written(place, spec=None):
+def written(place, spec=None, times=None):
     """Return the store of a new job, which this process may write."""
-    store = JobStore.create(place, spec or REQUEST)
+    store = JobStore.create(place, spec or REQUEST, times=times)
     store.acquire()
     return store

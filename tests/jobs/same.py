@@ -6,7 +6,7 @@ from dataclasses import fields, is_dataclass
 
 import numpy as np
 
-from partirvm.jobs.checkpoint import attached, load_checkpoint, save_checkpoint
+from partirvm.jobs import attached, load_checkpoint, save_checkpoint
 
 
 def reread(checkpoint, problem, options):

@@ -15,10 +15,8 @@ from numpy.typing import NDArray
 from same import assert_same
 
 from partirvm.errors import ExistsError, FormatError, MissingDataError, PartirvmError
-from partirvm.jobs import checkpoint
-from partirvm.jobs.checkpoint import load_checkpoint, save_checkpoint
-from partirvm.storage import codec
-from partirvm.storage.codec import Codec, write_group
+from partirvm.jobs import checkpoint, load_checkpoint, save_checkpoint
+from partirvm.storage import Codec, codec, write_group
 
 
 class Colour(Enum):
@@ -161,9 +159,8 @@ def test_a_field_whose_type_differs_from_its_annotation_is_refused(field, value)
         codec.decode(*codec.encode(replace(good, **{field: value})))
 
 
-def test_arrays_of_every_size_are_read_to_the_bit(place, monkeypatch):
+def test_arrays_of_every_size_are_read_to_the_bit(place):
     """They have any shape and memory order, and cross the bounds of parts."""
-    monkeypatch.setattr(codec, "PART", 100_000)
     rng = default_rng(0)
     big = rng.normal(size=(300, 200))
     value = {
@@ -171,7 +168,7 @@ def test_arrays_of_every_size_are_read_to_the_bit(place, monkeypatch):
         "cube": np.asfortranarray(rng.normal(size=(40, 30, 20))), "mask": rng.random(90_000) > 0.5,
         "empty": np.zeros((0, 3)), "swapped": np.arange(20_000, dtype=">i4"), "nan": np.full(10_000, np.nan),
     }  # fmt: skip
-    save_checkpoint(value, place)
+    checkpoint.codec().write(value, place, checkpoint.KIND, checkpoint.FORMAT, part_bytes=100_000)
     assert_same(value, load_checkpoint(place))
 
 

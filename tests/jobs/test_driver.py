@@ -9,15 +9,15 @@ import pytest
 from by_default import some
 from journals import Recorder, left
 from same import assert_same, reread
-from waves import bent_plane
+from surfaces import bent_plane
 
-from partirvm.core.termination import Termination
+from partirvm.core import Termination
 from partirvm.data import ArraySource
 from partirvm.execution import LocalExecutor
-from partirvm.fit.driver import Driver, MemoryJournal
+from partirvm.fit import Driver, MemoryJournal
 from partirvm.options import Request
 from partirvm.resolve.resolve import resolve
-from partirvm.strategies import STRATEGIES, fit_rows
+from partirvm.strategies import STRATEGIES
 from partirvm.types import Columns
 
 RUNS = [
@@ -45,12 +45,10 @@ def rows_of(classes=0, n=700):
     return X, np.digitize(y, [0.0, 1.0][: classes - 1]) if classes else y
 
 
+@pytest.mark.usefixtures("interruptions")
 @pytest.mark.parametrize(("strategy", "likelihood", "validated", "options"), some(RUNS, BY_DEFAULT))
-def test_a_run_continues_from_every_checkpoint_to_the_bit(
-    strategy, likelihood, validated, options, monkeypatch
-):
+def test_a_run_continues_from_every_checkpoint_to_the_bit(strategy, likelihood, validated, options):
     """Model and history equal those of the uninterrupted run; at most one round is repeated."""
-    monkeypatch.setattr(fit_rows, "ROWS_PER_COLUMN", 4)
     options = dict(options)
     classes = options.pop("classes", 0)
     X, y = rows_of(classes, 340 if classes else 700)
@@ -64,7 +62,7 @@ def test_a_run_continues_from_every_checkpoint_to_the_bit(
     spec = resolve(source, request, executor, held_out)
     driver = Driver(executor, source, held_out)
     complete = Recorder()
-    machine = STRATEGIES[strategy]
+    machine = type("FewRows", (STRATEGIES[strategy],), {"rows_per_column": 4})
     end = driver.run(machine(), spec.problem, spec.options, complete)
     assert len(complete.checkpoints) >= 2
     for lines, stored, model in complete.checkpoints:

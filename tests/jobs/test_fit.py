@@ -11,10 +11,9 @@ from numpy.testing import assert_allclose
 from partirvm import ingest, jobs
 from partirvm.data import ZarrSource
 from partirvm.errors import DataError, MemoryLimitError, MissingDataError, UsageError
-from partirvm.fit.driver import Watcher
+from partirvm.fit import Watcher
 from partirvm.fit.run import table_rows
-from partirvm.jobs.state import Status
-from partirvm.jobs.store import JobStore
+from partirvm.jobs import JobStore, Status
 from partirvm.options import Request
 
 PARAMETERS = Request(

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from journals import contents
 from numpy.testing import assert_allclose, assert_array_equal
+from surfaces import saddle
 from watchers import Stopper
-from waves import saddle
 
 from partirvm import ingest, jobs, open_job
 from partirvm.data import ZarrSource
 from partirvm.errors import ChangedDataError, DataError, UsageError
-from partirvm.jobs.request import create
+from partirvm.jobs import create
 from partirvm.options import Request
 
 QUIET = pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")

@@ -8,12 +8,11 @@ import numpy as np
 import pytest
 from by_default import some
 from numpy.testing import assert_allclose, assert_array_equal
+from surfaces import saddle
 from watchers import Broken, Stopper
-from waves import saddle
 
 from partirvm import ingest, jobs, open_job
-from partirvm.jobs.state import Status
-from partirvm.jobs.store import JobStore
+from partirvm.jobs import JobStore, Status
 from partirvm.kernels.functions import label_of
 from partirvm.options import Request
 
@@ -177,6 +176,7 @@ def test_an_updated_classification_is_the_mode_for_all_rows(tmp_path, classes, o
     assert np.mean(model.predict(X) == labels) > 0.8
 
 
+@pytest.mark.usefixtures("interruptions")
 @pytest.mark.parametrize(
     ("classes", "options", "after"),
     some(

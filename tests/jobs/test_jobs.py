@@ -5,11 +5,11 @@ import os
 import numpy as np
 import pytest
 from numpy.random import default_rng
-from waiting import wait_for
+from waiting import PATIENCE, wait_for
 from watchers import broken_off
 
 from partirvm import RVMRegressor, WorkingSet, ingest, jobs, load_model, open_job, submit
-from partirvm.core.termination import Termination
+from partirvm.core import Termination
 from partirvm.errors import (
     ChangedDataError,
     ClusterError,
@@ -19,9 +19,10 @@ from partirvm.errors import (
     StorageError,
     UsageError,
 )
-from partirvm.jobs.state import Status
-from partirvm.jobs.store import JobStore
+from partirvm.fit import Watcher
+from partirvm.jobs import JobStore, Status, create
 from partirvm.options import Request
+from partirvm.storage import LeaseTimes
 
 OPTIONS = {"selection": "random", "noise": "constant", "residual": "none"}
 REQUEST = Request(gamma=2.0, partition_size=30, max_rounds=3, **OPTIONS, seed=4)
@@ -52,7 +53,7 @@ def test_a_submitted_job_runs_in_a_thread(data, tmp_path, monkeypatch):
     estimator = RVMRegressor(gamma=2.0, strategy=strategy, residual="none", **options)
     job = submit(estimator, place, "job")
     monkeypatch.chdir("/")
-    assert job.wait(timeout=120) is Status.DONE
+    assert job.wait(timeout=PATIENCE) is Status.DONE
     assert str(job.status()) == "done"
     events = [event for event in job.store.events() if event["event"] in {"running", "done"}]
     assert [event["event"] for event in events] == ["running", "done"]
@@ -76,7 +77,7 @@ def test_an_aborted_job_resumes_to_the_bits_of_an_uninterrupted_one(data, tmp_pa
     with pytest.raises(TimeoutError, match="still running"):
         job.wait(timeout=0.1)
     assert open_job(tmp_path / "job").abort("flat enough") is Status.ABORTING
-    assert job.wait(timeout=120) is Status.ABORTED
+    assert job.wait(timeout=PATIENCE) is Status.ABORTED
     assert transitions(job) == ["running", "aborted"]
     state = job.state()
     reached = len(job.state().history)
@@ -84,7 +85,7 @@ def test_an_aborted_job_resumes_to_the_bits_of_an_uninterrupted_one(data, tmp_pa
     assert job.model().n_vectors == state.history[-1]["vectors"]
     assert job.abort() is Status.ABORTED
     limit = reached + 2
-    assert job.resume(max_rounds=limit).wait(timeout=120) is Status.DONE
+    assert job.resume(max_rounds=limit).wait(timeout=PATIENCE) is Status.DONE
     complete = jobs.fit(
         data, str(tmp_path / "whole"), Request(**{**vars(LONG), "max_rounds": limit})
     )
@@ -93,7 +94,7 @@ def test_an_aborted_job_resumes_to_the_bits_of_an_uninterrupted_one(data, tmp_pa
 
 def test_a_queued_job_can_be_aborted_and_resumed(data, tmp_path):
     """It is aborted at once, without a model."""
-    from partirvm.jobs.request import create
+    from partirvm.jobs import create
 
     create(data, str(tmp_path / "job"), REQUEST, None, False)
     job = open_job(tmp_path / "job")
@@ -103,36 +104,29 @@ def test_a_queued_job_can_be_aborted_and_resumed(data, tmp_path):
     assert jobs.run_job(str(tmp_path / "job")) is None, "whoever comes late finds it ended"
     with pytest.raises(MissingDataError, match="no model yet"):
         job.model()
-    assert job.resume().wait(timeout=120) is Status.DONE
+    assert job.resume().wait(timeout=PATIENCE) is Status.DONE
 
 
 @pytest.mark.parametrize("what", ["abort", "cancel"])
-def test_an_abort_during_planning_ends_the_job(data, tmp_path, monkeypatch, what):
+def test_an_abort_during_planning_ends_the_job(data, tmp_path, what):
     """Nothing is planned or fitted any more, and a resume starts from the beginning."""
-    from partirvm.jobs import attempt, request
-    from partirvm.resolve import small_fits
-
-    monkeypatch.setattr(attempt, "POLL_SECONDS", 0.0)
     measured = Request(**{**vars(REQUEST), "partition_size": "auto"})
-    request.create(data, str(tmp_path / "job"), measured, None, False)
+    create(data, str(tmp_path / "job"), measured, None, False)
     job = open_job(tmp_path / "job")
 
-    sparseness = small_fits.sparseness
+    class Asking(Watcher):
+        def aborted(self):
+            job.store.request(what, 1, "too slow")
+            return False
 
-    def interrupted(*arguments):
-        job.store.request(what, 1, "too slow")
-        return sparseness(*arguments)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(small_fits, "sparseness", interrupted)
-        outcome = jobs.run_job(job.location)
+    outcome = jobs.run_job(job.location, times=LeaseTimes(poll=0.0), watcher=Asking())
     assert (outcome.model, outcome.plan, outcome.reason) == (None, None, Termination.ABORTED)
     end = {"abort": Status.ABORTED, "cancel": Status.CANCELLED}[what]
     assert transitions(job) == ["running", end.value]
     assert [event for event in job.store.events() if event["event"] in ("plan", "fit")] == []
     assert (job.status(), job.state().reason) == (end, "too slow")
     if what == "abort":
-        assert job.resume().wait(timeout=120) is Status.DONE
+        assert job.resume().wait(timeout=PATIENCE) is Status.DONE
 
 
 def test_submit_raises_if_the_lease_cannot_be_taken(data, tmp_path, monkeypatch):
@@ -148,12 +142,12 @@ def test_submit_raises_if_the_lease_cannot_be_taken(data, tmp_path, monkeypatch)
             submit(RVMRegressor(gamma=2.0, **options), data, tmp_path / "job")
     job = open_job(tmp_path / "job")
     assert job.status() is Status.QUEUED
-    assert job.resume().wait(timeout=120) is Status.DONE
+    assert job.resume().wait(timeout=PATIENCE) is Status.DONE
 
 
 def test_a_queued_job_is_resumed_with_changed_limits(data, tmp_path):
     """Another driver takes it over; the first one comes too late."""
-    from partirvm.jobs.request import create
+    from partirvm.jobs import create
 
     create(data, str(tmp_path / "job"), REQUEST, None, False)
     job = open_job(tmp_path / "job")
@@ -169,7 +163,7 @@ def test_a_cancelled_job_cannot_be_resumed(data, tmp_path):
     job = jobs.submit(LONG, data, str(tmp_path / "job"))
     wait_for(lambda: len(job.state().history) >= 2)
     assert job.cancel("wrong target") is Status.ABORTING
-    assert job.wait(timeout=120) is Status.CANCELLED
+    assert job.wait(timeout=PATIENCE) is Status.CANCELLED
     aborted = broken_off(data, str(tmp_path / "other"), LONG)
     aborted.abort()
     assert aborted.cancel() is Status.CANCELLED
@@ -214,7 +208,7 @@ def test_a_job_that_reached_its_time_limit_resumes_with_a_new_limit(data, tmp_pa
     jobs.fit(data, str(tmp_path / "job"), Request(**{**vars(REQUEST), "time_limit": 1e-6}))
     job = open_job(tmp_path / "job")
     assert job.state().reason == "time"
-    assert job.resume(time_limit="1h").wait(timeout=120) is Status.DONE
+    assert job.resume(time_limit="1h").wait(timeout=PATIENCE) is Status.DONE
     assert job.state().reason == "rounds"
     complete = jobs.fit(data, str(tmp_path / "whole"), REQUEST)
     assert job.model().digest() == complete.model.digest()
@@ -243,11 +237,11 @@ def test_an_error_fails_a_job_and_a_lost_cluster_interrupts_it(
 
     with monkeypatch.context() as patched:
         patched.setattr(f"partirvm.{part}", fault)
-        assert job.resume().wait(timeout=120) is status
+        assert job.resume().wait(timeout=PATIENCE) is status
     assert job.state().reason == reason
     assert status is Status.INTERRUPTED or "in fault" in job.store.events()[-1]["traceback"]
     assert job.abort() in (Status.FAILED, Status.ABORTED)
-    assert job.resume().wait(timeout=120) is Status.DONE
+    assert job.resume().wait(timeout=PATIENCE) is Status.DONE
 
 
 def interrupted_job(tmp_path):
@@ -297,10 +291,10 @@ def test_a_resume_may_use_a_new_place_for_its_data(tmp_path):
         job.resume(data=other)
     assert job.state() == unchanged
     assert len(job.store.events()) == events
-    assert job.resume(data=now).wait(timeout=60) is Status.DONE
+    assert job.resume(data=now).wait(timeout=PATIENCE) is Status.DONE
     assert job.asked()["data"] == str(now)
     assert job.store.spec()["data"] == str(before)
     now.rename(before)
     ingest((rows[0][:50] + 0.1, rows[1][:50]), before, append=True)
-    assert job.update(data=before, max_rounds=1).wait(timeout=60) is Status.DONE
+    assert job.update(data=before, max_rounds=1).wait(timeout=PATIENCE) is Status.DONE
     assert job.asked()["data"] == str(before)

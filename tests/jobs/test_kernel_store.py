@@ -3,16 +3,15 @@
 from dataclasses import replace
 
 import pytest
-from waves import bent_plane
+from surfaces import bent_plane
 
 from partirvm import jobs
 from partirvm.data import ArraySource, ingest
 from partirvm.execution import LocalExecutor
-from partirvm.fit.driver import Watcher
-from partirvm.jobs.state import Status
+from partirvm.fit import Watcher
+from partirvm.jobs import Status
 from partirvm.options import Request
-from partirvm.planning.memory import DataShape
-from partirvm.planning.plan import Machine, kernel_store
+from partirvm.planning import DataShape, Machine, kernel_store
 from partirvm.process import resident_memory
 from partirvm.resolve.resolve import resolve
 from partirvm.types import Columns
@@ -54,22 +53,26 @@ def test_blocks_are_kept_if_passes_repeat_columns(option, spare, classes, where)
         assert store.bytes <= spare
 
 
-def test_blocks_for_classes_take_a_quarter_of_the_default_limit(monkeypatch):
+def test_blocks_for_classes_take_a_quarter_of_the_default_limit():
     """A given limit may be used completely."""
     X, y = bent_plane(400_000, seed=5, noise=0.1)
     classes = Columns(("a", "b"), classes=("no", "yes"))
     source = ArraySource(X, (y > 0).astype(float), columns=classes)
-    executor = LocalExecutor(1)
-    limit = resident_memory() + (400 << 20)
-    monkeypatch.setattr("partirvm.execution.local.available_memory", lambda: limit / 0.7)
+    default = resident_memory() + (400 << 20)
+
+    class Limited(LocalExecutor):
+        def machine(self, limit):
+            return super().machine(limit or default)
+
+    executor = Limited(1)
     request = replace(REQUEST, fit_rows="full", partition_size=100, likelihood="multinomial")
     auto = resolve(source, request, executor).plan
-    limited = resolve(source, replace(request, memory_limit=limit), executor).plan
+    limited = resolve(source, replace(request, memory_limit=default), executor).plan
     executor.close()
     assert auto.kernel_store.where == limited.kernel_store.where == "memory"
-    assert auto.machine.limit == pytest.approx(limit, abs=1)
-    assert auto.kernel_store.bytes <= limit / 4 < limited.kernel_store.bytes
-    assert limited.peak <= limit
+    assert auto.machine.limit == default
+    assert auto.kernel_store.bytes <= default / 4 < limited.kernel_store.bytes
+    assert limited.peak <= default
 
 
 @pytest.mark.slow

@@ -14,18 +14,16 @@ from benchmarks.estimator_parameters import grouped
 from partirvm import RVMRegressor, ingest, jobs, open_job
 from partirvm.data import as_source
 from partirvm.execution import LocalExecutor
-from partirvm.fit.driver import Watcher
+from partirvm.fit import Watcher
 from partirvm.kernels import Gaussian, kernel_from_spec
-from partirvm.learning import SEARCHES
+from partirvm.learning import SEARCHES, CentreLimits
 from partirvm.learning.sample import STAGES
-from partirvm.learning.search import CentreLimits
 from partirvm.options import Request
-from partirvm.planning.memory import DataShape
-from partirvm.planning.plan import Machine
+from partirvm.planning import DataShape, Machine
 from partirvm.resolve.resolve import resolve
 from partirvm.resolve.samples import Samples
 from partirvm.resolve.small_fits import with_learned_kernel
-from partirvm.storage import lease
+from partirvm.storage import LeaseTimes
 
 REQUEST = Request(
     kernel="gaussian", gamma="learn-per-feature", strategy="working-set", max_rounds=2, seed=1
@@ -58,9 +56,9 @@ def data(tmp_path_factory):
 
 
 @pytest.mark.filterwarnings("ignore::partirvm.errors.LimitWarning")
-def test_plan_and_history_describe_the_learned_kernel(data, tmp_path, monkeypatch):
+def test_plan_and_history_describe_the_learned_kernel(data, tmp_path):
     """They give features, rows, evaluations and gain; P is raised to the number of centres."""
-    monkeypatch.setattr(lease, "BEAT", 0.01)
+    times = LeaseTimes(beat=0.01)
     steps = []
     doing = set()
 
@@ -69,7 +67,7 @@ def test_plan_and_history_describe_the_learned_kernel(data, tmp_path, monkeypatc
             steps.append(step[:2])
             doing.add(open_job(tmp_path / "job").progress()["doing"])
 
-    fitted = jobs.fit(data, str(tmp_path / "job"), REQUEST, watcher=Listener())
+    fitted = jobs.fit(data, str(tmp_path / "job"), REQUEST, watcher=Listener(), times=times)
     assert steps == sorted(steps)
     assert {total for _, total in steps} == {len(STAGES)}
     stage = rf"learning the kernel, \d of {len(STAGES)}: left-out rows"

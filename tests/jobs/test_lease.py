@@ -1,19 +1,19 @@
 """One driver at a time: processes that compete, die, freeze and continue."""
 
+import os
 import signal
 from dataclasses import asdict, replace
 
 import pytest
 from journals import REQUEST
 from processes import running
-from reference import model
+from reference import QUICK, model
 from waiting import Clock, wait_for
 
 from partirvm.errors import LeaseError, LeaseLostError, StorageError
-from partirvm.jobs.store import JobStore
-from partirvm.storage import Folder, lease, open_folder
-from partirvm.storage.lease import Process, holder
-from partirvm.storage.records import to_json
+from partirvm.jobs import JobStore
+from partirvm.storage import Folder, LeaseTimes, Process, lease, open_folder, to_json
+from partirvm.storage.lease import holder
 
 HOLD = """
 store = JobStore(sys.argv[1])
@@ -32,24 +32,11 @@ def claim_of(folder, epoch, at, **other):
     folder.write(name, to_json(name, claim))
 
 
-@pytest.fixture
-def quick(monkeypatch):
-    """Give leases in this process a short heartbeat."""
-    monkeypatch.setattr(lease, "BEAT", 0.1)
-    monkeypatch.setattr(lease, "EXPIRY", 1.5)
-
-
-@pytest.fixture
-def clock(monkeypatch):
-    """Return the clock of leases in this process; other processes use the real clock."""
-    fake = Clock()
-    monkeypatch.setattr(lease, "time", fake)
-    return fake
-
-
-def test_the_lease_of_a_dead_process_is_free_at_once(tmp_path, clock):
+@pytest.mark.usefixtures("processes")
+def test_the_lease_of_a_dead_process_is_free_at_once(tmp_path):
     """This holds even if its parent has not noticed, or if another process now has its number."""
-    store = JobStore.create(tmp_path / "job", REQUEST)
+    clock = Clock()
+    store = JobStore.create(tmp_path / "job", REQUEST, times=LeaseTimes(clock=clock))
     with running(SLEEP, tmp_path / "job") as child:
         assert child.stdout.readline() == "holds 1\n"
         with pytest.raises(LeaseError, match=rf"in use by process {child.pid} on "):
@@ -66,10 +53,12 @@ def test_the_lease_of_a_dead_process_is_free_at_once(tmp_path, clock):
 
 @pytest.mark.parametrize("ahead", [0.0, 3600.0])
 @pytest.mark.parametrize("change", ["host", "space"])
-def test_a_lease_from_another_host_ends_when_it_expires(tmp_path, clock, quick, change, ahead):
+def test_a_lease_from_another_host_ends_when_it_expires(tmp_path, change, ahead):
     """So does one from this host before a reboot or in another container, whatever its clock
     shows."""
-    store = JobStore.create(tmp_path / "job", REQUEST)
+    clock = Clock()
+    times = LeaseTimes(beat=0.1, expiry=1.5, clock=clock)
+    store = JobStore.create(tmp_path / "job", REQUEST, times=times)
     began = clock.now
     claim_of(
         open_folder(tmp_path / "job"), 1, began + ahead, **{"pid": 2**22 + 1, change: "elsewhere"}
@@ -82,19 +71,13 @@ def test_a_lease_from_another_host_ends_when_it_expires(tmp_path, clock, quick, 
 
 @pytest.mark.parametrize("patience", [0.0, 60.0])
 @pytest.mark.parametrize("ahead", [-3600.0, 3600.0])
-def test_differing_clocks_do_not_end_a_lease_with_heartbeats(
-    tmp_path, monkeypatch, ahead, patience
-):
+def test_differing_clocks_do_not_end_a_lease_with_heartbeats(tmp_path, ahead, patience):
     """Heartbeats that are an hour old or ahead count as long as they change; then the expiry
     counts."""
-    store = JobStore.create(tmp_path / "job", REQUEST)
-    folder = open_folder(tmp_path / "job")
     beat = 0.4
     expiry = 1.0
     lives = 20 * 0.4
     beats = [0.0]
-    monkeypatch.setattr(lease, "BEAT", beat)
-    monkeypatch.setattr(lease, "EXPIRY", expiry)
 
     def live(now):
         if beats[-1] + beat <= now - began <= lives:
@@ -103,7 +86,9 @@ def test_differing_clocks_do_not_end_a_lease_with_heartbeats(
             folder.write("lease/000001.beat.json", to_json("lease/000001.beat.json", life))
 
     clock = Clock(on_nap=live)
-    monkeypatch.setattr(lease, "time", clock)
+    times = LeaseTimes(beat, expiry, clock=clock)
+    store = JobStore.create(tmp_path / "job", REQUEST, times=times)
+    folder = open_folder(tmp_path / "job")
     began = clock.now
     nap = beat / 10
     claim_of(folder, 1, began + ahead, host="elsewhere")
@@ -182,31 +167,37 @@ def test_a_frozen_driver_publishes_nothing_after_a_takeover(place, what, monkeyp
     assert stops == counts + 1
 
 
-def test_heartbeats_continue_after_a_full_disk(tmp_path, monkeypatch, quick):
-    """A heartbeat that cannot be written does not end the thread, and the lease is held."""
-    store = JobStore.create(tmp_path / "job", REQUEST)
-    attempts = []
-    with store.acquire() as held, monkeypatch.context() as patched:
-        write = held._folder.write
+class FullFolder(Folder):
+    """A folder on a disk that is full while ``full`` is True; it counts the refused writes."""
 
-        def full(name, data):
-            attempts.append(name)
+    full = True
+    refused = 0
+
+    def write(self, name, data):
+        if self.full:
+            self.refused += 1
             raise StorageError("no space left")
+        super().write(name, data)
 
-        patched.setattr(held._folder, "write", full)
-        wait_for(lambda: len(attempts) > 3)
+
+def test_heartbeats_continue_after_a_full_disk(tmp_path):
+    """A heartbeat that cannot be written does not end the thread, and the lease is held."""
+    store = JobStore.create(tmp_path / "job", REQUEST, times=QUICK)
+    store.folder = FullFolder(store.location, tmp_path / "job")
+    with store.acquire() as held:
+        wait_for(lambda: store.folder.refused > 3)
         before = store.holder().beat
-        patched.setattr(held._folder, "write", write)
+        store.folder.full = False
         wait_for(lambda: store.holder().beat > before)
         held.check()
 
 
-def test_a_former_holder_recognises_a_new_lease_with_the_same_epoch(place, quick):
+def test_a_former_holder_recognises_a_new_lease_with_the_same_epoch(place):
     """The token differs after the folder was removed and created again."""
-    store = JobStore.create(place, REQUEST)
+    store = JobStore.create(place, REQUEST, times=QUICK)
     old = store.acquire()
     open_folder(place).remove()
-    with JobStore.create(place, REQUEST).acquire() as new:
+    with JobStore.create(place, REQUEST, times=QUICK).acquire() as new:
         assert new.epoch == old.epoch
         with pytest.raises(LeaseLostError, match="was taken over or replaced"):
             old.check()
@@ -217,5 +208,15 @@ def test_a_former_holder_recognises_a_new_lease_with_the_same_epoch(place, quick
 
 def test_without_proc_no_process_counts_as_dead(monkeypatch):
     """On systems other than Linux only the expiry counts."""
-    monkeypatch.setattr(lease, "_space", lambda: "")
-    assert not replace(Process.this(), pid=2**22 + 1).dead
+
+    def missing(path):
+        raise FileNotFoundError(path)
+
+    lease._space.cache_clear()
+    try:
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "readlink", missing)
+            assert Process.this().space == ""
+            assert not replace(Process.this(), pid=2**22 + 1).dead
+    finally:
+        lease._space.cache_clear()

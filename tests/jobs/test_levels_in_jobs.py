@@ -53,6 +53,7 @@ def data_of(kind, folder, **options):
     ).url
 
 
+@pytest.mark.usefixtures("interruptions")
 @pytest.mark.parametrize("kind", some(KINDS, {"two targets", "three classes"}))
 def test_a_resume_keeps_the_level_folds(kind, tmp_path):
     """Two rounds at once have the same digest as one round and a resume."""
@@ -65,6 +66,7 @@ def test_a_resume_keeps_the_level_folds(kind, tmp_path):
     assert complete.design.scaling.embedded
 
 
+@pytest.mark.usefixtures("default_fits")
 @pytest.mark.parametrize("kind", some(KINDS, {"two targets"}))
 def test_an_update_does_not_increase_the_error(kind, tmp_path):
     """There are three times as many rows; predicted deviations match the errors."""

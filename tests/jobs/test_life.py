@@ -38,7 +38,7 @@ from life import (
     start,
     unchanged,
 )
-from waves import saddle
+from surfaces import saddle
 
 from partirvm import ingest, jobs, load_model, open_job
 from partirvm.data import ZarrSource
@@ -51,11 +51,10 @@ from partirvm.errors import (
     MissingDataError,
     UsageError,
 )
-from partirvm.fit.driver import Watcher
-from partirvm.jobs import attempt
-from partirvm.jobs.state import Status
+from partirvm.fit import Watcher
+from partirvm.jobs import Status
 from partirvm.jobs.store import KEPT
-from partirvm.storage import lease
+from partirvm.storage import LeaseTimes, lease
 
 sys.path.append(str(Path(__file__).parents[1] / "faults"))
 
@@ -579,8 +578,7 @@ class LocalLife(Life):
 @pytest.fixture
 def references(tmp_path, monkeypatch):
     """Undisturbed jobs; running ones poll at once for an abort."""
-    monkeypatch.setattr(attempt, "POLL_SECONDS", 0.0)
-    monkeypatch.setattr(lease, "BEAT", 600.0)
+    monkeypatch.setattr(lease, "TIMES", LeaseTimes(beat=600.0, poll=0.0))
     return References(tmp_path)
 
 
@@ -615,6 +613,7 @@ def lives(number, steps, **options):
     )
 
 
+@pytest.mark.usefixtures("interruptions")
 def test_200_random_steps_agree_with_the_model(references):
     """Kills are simulated in this process; a failure is reported without minutes of shrinking."""
     phases = (Phase.explicit, Phase.generate)

@@ -1,6 +1,7 @@
 """Workers lost by a cluster during a fit: events, status, and advice."""
 
 from concurrent.futures import CancelledError
+from dataclasses import dataclass
 from types import SimpleNamespace
 
 import pytest
@@ -9,11 +10,10 @@ from waiting import Clock
 
 from partirvm import RVMRegressor, ingest, open_job
 from partirvm.errors import LeaseError
-from partirvm.jobs import attempt
-from partirvm.jobs.job import advice_of
-from partirvm.jobs.request import create
-from partirvm.jobs.state import Status, fold, lost_workers_of, observed
+from partirvm.jobs import Status, advice_of, attempt, create, fold, observed, run_job
+from partirvm.jobs.state import lost_workers_of
 from partirvm.report.text import followed, status_text
+from partirvm.storage import LeaseTimes
 
 SCHEDULER = "tcp://10.0.0.5:8786"
 
@@ -35,12 +35,23 @@ def queued(folder, client=None):
     return str(folder / "job")
 
 
-def test_many_losses_give_few_events(tmp_path, monkeypatch):
+@dataclass
+class StoppingClient:
+    """A client in a worker that is being stopped: its scheduler cannot be asked."""
+
+    status: str
+    error: BaseException
+
+    @property
+    def scheduler(self):
+        raise self.error
+
+
+def test_many_losses_give_few_events(tmp_path):
     """For 100 workers lost in 100 s, there are events after 1, 61 and 100 of them."""
-    store = written(tmp_path / "job")
     clock = Clock()
+    store = written(tmp_path / "job", times=LeaseTimes(clock=clock))
     executor = SimpleNamespace(lost_workers=(0, 0.0))
-    monkeypatch.setattr(attempt, "time", clock)
     with attempt._recorded_losses(store, executor) as record:
         record()
         for number in range(1, 101):
@@ -102,16 +113,11 @@ def test_status_and_follow_have_a_line_about_losses():
     assert "lost" not in status_text({**facts, "lost_workers": lost_workers_of(states[0])})
 
 
-def test_a_worker_that_stops_early_interrupts_the_job(tmp_path, monkeypatch):
+def test_a_worker_that_stops_early_interrupts_the_job(tmp_path):
     """Its calls are cancelled; the job's message is not empty."""
     job = queued(tmp_path)
-
-    def cancelled(client):
-        raise CancelledError
-
-    monkeypatch.setattr(attempt, "executor_for", cancelled)
     with pytest.raises(CancelledError):
-        attempt.run_job(job, allow_code=True)
+        run_job(job, allow_code=True, client=StoppingClient("running", CancelledError()))
     state = open_job(job).state()
     assert state.status is Status.INTERRUPTED
     assert state.reason == "stopped at once (CancelledError)"
@@ -124,18 +130,11 @@ def test_a_worker_that_stops_early_interrupts_the_job(tmp_path, monkeypatch):
     ("status", "expected"),
     [("closing", "interrupted"), ("closed", "interrupted"), ("running", "failed")],
 )
-def test_errors_from_a_stopping_worker_do_not_fail_the_job(
-    tmp_path, monkeypatch, error, status, expected
-):
+def test_errors_from_a_stopping_worker_do_not_fail_the_job(tmp_path, error, status, expected):
     """Its client may close at any moment, and code that uses it may fail in any way."""
     job = queued(tmp_path)
-
-    def broken(client):
-        raise error
-
-    monkeypatch.setattr(attempt, "executor_for", broken)
     with pytest.raises(type(error)):
-        attempt.run_job(job, allow_code=True, client=SimpleNamespace(status=status))
+        run_job(job, allow_code=True, client=StoppingClient(status, error))
     state = open_job(job).state()
     assert state.status.value == expected
     if expected == "interrupted":

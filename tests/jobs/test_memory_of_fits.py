@@ -12,7 +12,7 @@ from numpy.random import default_rng
 from partirvm import open_job
 from partirvm.data import ArraySource, as_source
 from partirvm.execution import LocalExecutor
-from partirvm.fit.driver import Driver, MemoryJournal
+from partirvm.fit import Driver, MemoryJournal
 from partirvm.fit.run import run
 from partirvm.options import Request
 from partirvm.resolve.resolve import machine_for, resolve

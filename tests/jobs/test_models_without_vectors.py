@@ -23,6 +23,7 @@ def oblique_wave(n, frequency, seed=0, d=10):
     return X, np.sin(frequency * (X @ direction)) + 0.02 * rng.normal(size=n)
 
 
+@pytest.mark.usefixtures("default_fits")
 def test_an_oblique_wave_is_found_from_steep_starts():
     """No widths per feature raise the evidence of 400 rows; the deviation of sin is √½."""
     X, y = oblique_wave(2500, 4.0)

@@ -11,14 +11,12 @@ from numpy.testing import assert_array_equal
 
 from partirvm import RVMRegressor, ingest, jobs, load_model, open_job
 from partirvm.errors import UsageError
-from partirvm.jobs import attempt
-from partirvm.jobs.state import Status
+from partirvm.jobs import Status
 from partirvm.kernels import Several, kernel_from_spec
 from partirvm.model.base import bases_of
 from partirvm.options import Request
-from partirvm.storage import Folder
-from partirvm.storage.records import read_json, to_json
-from partirvm.strategies import working_set
+from partirvm.storage import Folder, read_json, to_json
+from partirvm.strategies import STRATEGIES, WorkingSetRounds
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning"),
@@ -52,7 +50,7 @@ def data(folder, targets=1, classes=0):
     return ingest((X, y), folder / "d.zarr", tile_rows=128, classes=bool(classes)).url
 
 
-def complete_and_resumed(folder, place, request, monkeypatch):
+def complete_and_resumed(folder, place, request, without_resolving):
     """Return a fit of four rounds, and one of two that is resumed for four with a wrong plan
     event."""
     complete = jobs.fit(place, str(folder / "whole"), replace(request, max_rounds=4))
@@ -63,7 +61,7 @@ def complete_and_resumed(folder, place, request, monkeypatch):
         if event["event"] == "plan":
             lies = {**event, "strategy": "none at all", "partition_size": -1}
             events.write(f"events/{name}", to_json(f"events/{name}", lies))
-    monkeypatch.setattr(attempt, "resolve", None)
+    without_resolving()
     job = open_job(folder / "job").resume(max_rounds=4, allow_code=True)
     assert job.wait(60) is Status.DONE, job.state().reason
     return complete, job
@@ -71,11 +69,13 @@ def complete_and_resumed(folder, place, request, monkeypatch):
 
 @pytest.mark.bits
 @pytest.mark.parametrize("name", some(FITS, {"numbers", "two classes"}))
-def test_a_resume_with_more_rounds_equals_the_longer_fit(name, tmp_path, monkeypatch):
+def test_a_resume_with_more_rounds_equals_the_longer_fit(name, tmp_path, without_resolving):
     """Bits and history are equal; nothing is decided or learned again, only the spec is read."""
     options = dict(FITS[name])
     place = data(tmp_path, options.pop("targets", 1), options.pop("classes", 0))
-    complete, job = complete_and_resumed(tmp_path, place, replace(REQUEST, **options), monkeypatch)
+    complete, job = complete_and_resumed(
+        tmp_path, place, replace(REQUEST, **options), without_resolving
+    )
     model = job.model(allow_code=True)
     assert model.digest() == complete.model.digest()
     assert model.design.kernel == complete.model.design.kernel
@@ -101,7 +101,8 @@ def test_a_resume_with_more_rounds_equals_the_longer_fit(name, tmp_path, monkeyp
 @pytest.mark.slow
 def test_a_resume_with_more_effort_equals_the_thorough_fit(tmp_path, monkeypatch):
     """A balanced fit ends because of its effort if the rule applies to small fits."""
-    monkeypatch.setattr(working_set, "LEAST_WORK", 1.0)
+    eager = type("EffortEndsSmallFits", (WorkingSetRounds,), {"least_work": 1.0})
+    monkeypatch.setitem(STRATEGIES, "working-set", eager)
     place = data(tmp_path)
     request = replace(REQUEST, max_rounds=8, strategy="working-set")
     jobs.fit(place, str(tmp_path / "job"), replace(request, effort="balanced"))

@@ -14,7 +14,7 @@ from partirvm import RVMRegressor, ingest, load_model, open_job, submit
 from partirvm.cli import main
 from partirvm.data import ZarrSource
 from partirvm.errors import DataError
-from partirvm.jobs.state import Status
+from partirvm.jobs import Status
 
 NAMES = ("warmth", "wind/speed")
 SD = np.array([0.05, 2.0])

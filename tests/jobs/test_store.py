@@ -3,6 +3,8 @@
 import errno
 import os
 import shutil
+import stat
+from contextlib import nullcontext
 from pathlib import Path
 
 import fsspec
@@ -12,12 +14,11 @@ from journals import REQUEST
 from processes import running
 from reference import model, written
 
+from partirvm import allow_protocols
 from partirvm.errors import ExistsError, LeaseError, LeaseLostError, MissingDataError, StorageError
-from partirvm.jobs.store import JobStore
-from partirvm.storage import Folder, address, open_folder
+from partirvm.jobs import JobStore
+from partirvm.storage import Folder, Lease, open_folder, to_json
 from partirvm.storage.folder import flush
-from partirvm.storage.lease import Lease
-from partirvm.storage.records import to_json
 
 
 def kinds(events):
@@ -76,6 +77,7 @@ def test_cells_that_belong_to_no_model_are_removed(tmp_path):
     assert store.folder.list("cells") == []
 
 
+@pytest.mark.usefixtures("separate_addresses")
 def test_a_store_without_exclusive_create_is_refused(tmp_path, monkeypatch):
     """No claim is left; fsspec's default, which first checks for existence, is refused without a
     trial."""
@@ -104,7 +106,7 @@ def test_a_store_without_exclusive_create_is_refused(tmp_path, monkeypatch):
             super().pipe_file(path, value, mode="overwrite")
 
     fsspec.register_implementation("careless", Careless, clobber=True)
-    monkeypatch.setattr(address, "allowed", {"file", "careless"})
+    allow_protocols("careless")
     with pytest.raises(StorageError, match="Careless cannot create"):
         JobStore.create("careless://job", REQUEST).acquire()
     assert not Careless().exists("/job/lease/000001.json")
@@ -243,6 +245,7 @@ say(store.restore()["n"], store.events()[0]["n"], store.state().status, store.mo
 """
 
 
+@pytest.mark.usefixtures("processes")
 def test_a_read_only_job_can_be_watched_and_used(open_to_all):
     """Writing raises an error with the location and the reason."""
     top = open_to_all / "top"
@@ -354,6 +357,24 @@ def test_bytes_are_flushed_before_the_name_and_the_folder_after_it(
     assert disk_requests[0] == ("flush", inode(tmp_path))
     assert disk_requests[-len(expected) :] == expected
     assert len(disk_requests) == 1 + len(expected) + ("without" in verb)
+
+
+@pytest.mark.parametrize(
+    ("number", "fails"),
+    [(errno.EINVAL, False), (errno.ENOTSUP, False), (errno.ENOSPC, True), (errno.EIO, True)],
+)
+@pytest.mark.parametrize("is_name", [False, True])
+def test_only_a_disk_that_cannot_flush_is_tolerated(tmp_path, monkeypatch, number, fails, is_name):
+    """An error of the disk is reported, for bytes and for names: they may be lost."""
+
+    def failing(handle):
+        if stat.S_ISDIR(os.fstat(handle).st_mode) == is_name:
+            raise OSError(number, os.strerror(number))
+
+    folder = Folder("here", tmp_path)
+    monkeypatch.setattr(os, "fsync", failing)
+    with pytest.raises(OSError, match=os.strerror(number)) if fails else nullcontext():
+        folder.write("object", b"1")
 
 
 def test_flushing_a_tree_begins_at_its_leaves(tmp_path, disk_requests):

@@ -6,17 +6,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from by_default import some
-from waves import bent_plane
+from surfaces import bent_plane
 
-from partirvm.core.termination import Termination
+from partirvm.core import Termination
 from partirvm.data import ArraySource
 from partirvm.execution import LocalExecutor
-from partirvm.fit.driver import Driver, MemoryJournal, Watcher
+from partirvm.fit import Driver, MemoryJournal, Watcher
 from partirvm.fit.run import run
 from partirvm.likelihoods import LIKELIHOODS
 from partirvm.options import Request
 from partirvm.resolve.resolve import resolve
-from partirvm.spec.problem import Options
+from partirvm.spec import Options
 from partirvm.strategies import STRATEGIES
 from partirvm.strategies.rounds import MAX_COLUMNS, STEPS, early_state
 from partirvm.types import Columns
@@ -86,6 +86,7 @@ def error(journal, classes):
     return float(np.sqrt(np.mean((np.ravel(model.predict(X)) - y) ** 2)) / y.std())
 
 
+@pytest.mark.usefixtures("interruptions")
 @pytest.mark.parametrize(
     ("strategy", "gamma", "classes"),
     some(
@@ -126,8 +127,8 @@ def test_reaching_the_time_limit_while_fitting_noise_leaves_constant_noise():
     """The time ends between the learning of the noise kernels and the last pass over weighted
     rows."""
     request = Request(gamma=0.4, strategy="basic", noise="local", residual="none", seed=1)
-    complete, complete, _ = ended(request, False, np.inf)
-    assert complete.model.design.noise is not None
+    complete, journal, _ = ended(request, False, np.inf)
+    assert journal.model.design.noise is not None
     for at in range(complete.polls - 20, complete.polls - 1, 8):
         _, journal, reason = ended(request, False, at)
         assert (reason, journal.history[-1]["kind"]) == (Termination.TIME, "early")

@@ -29,7 +29,7 @@ def old_folder(tmp_path, monkeypatch):
     ingest((X, np.sin(X[:, 0])), tmp_path / "d.zarr", shuffle=0)
     with monkeypatch.context() as patched:
         patched.setattr(
-            "partirvm.process.version", lambda name: OLD if name == "partirvm" else real(name)
+            importlib.metadata, "version", lambda name: OLD if name == "partirvm" else real(name)
         )
         fit(str(tmp_path / "d.zarr"), str(tmp_path / "job"), REQUEST)
         save_model(RVMRegressor(gamma=1.0).fit(X, np.sin(X[:, 0])), tmp_path / "model")

@@ -3,7 +3,7 @@
 import pytest
 
 from partirvm import jobs, open_job
-from partirvm.fit.driver import Watcher
+from partirvm.fit import Watcher
 
 
 class Stopper(Watcher):

@@ -8,7 +8,7 @@ from kernel_cases import CASES, D, anova
 from numpy.random import default_rng
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.spatial.distance import cdist
-from waves import additive
+from surfaces import additive
 
 from partirvm import RVMRegressor
 from partirvm.errors import UsageError
@@ -101,14 +101,13 @@ def test_weak_features_lose_their_share():
 
 @of_anova
 @pytest.mark.parametrize("kept", [0, 1 << 22])
-def test_a_triangle_has_the_values_and_gradients_of_the_kernel(rng, case, kept, monkeypatch):
+def test_a_triangle_has_the_values_and_gradients_of_the_kernel(rng, case, kept):
     """Its slabs of 4,096 pairs do not divide 90 points evenly; values of features are kept or
     not."""
-    monkeypatch.setattr("partirvm.kernels.anova.KEPT", kept)
     X = rng.normal(size=(90, D))
     X[:40] = np.round(X[:40])
     lower = np.tril(rng.normal(size=(90, 90)))
-    triangle = AnovaTriangle(case.kernel, X)
+    triangle = AnovaTriangle(case.kernel, X, kept)
     whole = case.kernel.values(X, X)
     expected = case.kernel.prepare(X).gradient(X, whole, lower)
     columns = np.concatenate([whole[j:, j] for j in range(90)])

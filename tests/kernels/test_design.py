@@ -10,12 +10,11 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from partirvm.errors import UsageError
-from partirvm.kernels import Gaussian, NoKernel
-from partirvm.kernels.design import NONE, Design
-from partirvm.kernels.functions import Basis, labels_by_name
+from partirvm.kernels import NONE, Basis, Design, Gaussian, NoKernel
+from partirvm.kernels.functions import labels_by_name
 from partirvm.likelihoods import GAUSSIAN
-from partirvm.scaling.maps import Scaling
-from partirvm.spec.problem import Problem
+from partirvm.scaling import Scaling
+from partirvm.spec import Problem
 
 D = 3
 LINEAR = ("linear", D)

@@ -3,9 +3,8 @@
 import numpy as np
 from numpy.testing import assert_allclose, assert_array_equal
 
-from partirvm.kernels import Gaussian
-from partirvm.kernels.design import Design
-from partirvm.scaling.maps import FeatureMap, Scaling
+from partirvm.kernels import Design, Gaussian
+from partirvm.scaling import FeatureMap, Scaling
 
 X = np.array([[3.0, 1.0, np.nan], [-2.0, 0.0, 4.0], [10.0, 7.0, 5.0], [0.0, np.nan, 6.0]])
 TABLE = np.array(

@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.metrics.pairwise import laplacian_kernel
 
-from partirvm.kernels import Gaussian, Laplacian, Linear, Several, kernel_from_spec
-from partirvm.kernels.design import Design
-from partirvm.scaling.maps import Scaling
+from partirvm.kernels import Design, Gaussian, Laplacian, Linear, Several, kernel_from_spec
+from partirvm.scaling import Scaling
 from partirvm.strategies.fit_rows import fresh
 
 D = 3

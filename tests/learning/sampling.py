@@ -9,13 +9,11 @@ from numpy.random import default_rng
 
 from partirvm.data import ArraySource
 from partirvm.execution import LocalExecutor
-from partirvm.kernels import Gaussian
-from partirvm.kernels.design import Design
-from partirvm.learning.sample import gathered
+from partirvm.kernels import Design, Gaussian
+from partirvm.learning import gathered
 from partirvm.likelihoods import GAUSSIAN, LIKELIHOODS
-from partirvm.scaling.maps import Scaling
-from partirvm.spec.entries import Spent
-from partirvm.spec.problem import Problem
+from partirvm.scaling import Scaling
+from partirvm.spec import Problem, Spent
 
 
 def problem_of(X, y, kernel=None, K=0, bias=True, shuffled=True):
@@ -61,9 +59,19 @@ class Passes:
 
 @contextmanager
 def sample_of(
-    X, y, w=None, rows=None, tile_rows=100, threads=1, room=0, passes=None, lines=None, on_best=None
+    X,
+    y,
+    w=None,
+    rows=None,
+    tile_rows=100,
+    threads=1,
+    passes=None,
+    lines=None,
+    on_best=None,
+    **options,
 ):
-    """Return these rows (all, if None) from a source with tiles of this size."""
+    """Return these rows (all, if None) from a source with tiles of this size; ``options`` are those
+    of ``gathered``."""
     executor = LocalExecutor(threads)
     seen = passes or Passes()
     run = executor.run
@@ -79,7 +87,7 @@ def sample_of(
     executor.run = watched
     log, found = ([] if one is None else one for one in (lines, on_best))
     source = ArraySource(X, y, w, tile_rows=tile_rows)
-    hooks = {"room": room, "log": log.append, "on_best": found.append}
-    with gathered(source, rows, executor, heard, Spent(), **hooks) as sample:
+    hooks = {"log": log.append, "on_best": found.append}
+    with gathered(source, rows, executor, heard, Spent(), **hooks, **options) as sample:
         yield sample
     executor.close()

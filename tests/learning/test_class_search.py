@@ -9,21 +9,19 @@ from numpy.testing import assert_allclose
 from sampling import Passes, arm, problem_of, sample_of
 
 from partirvm.kernels import Categorical, Gaussian, OnColumns, Product
-from partirvm.learning import class_search
-from partirvm.learning.class_search import (
-    ONE,
-    UNSCALED,
-    choose,
+from partirvm.learning import (
+    ProcessFit,
+    ProcessRows,
+    SearchEffort,
+    SearchSettings,
     class_centres,
     learn_classes,
-    left_out,
-    one_width,
-    unscaled,
+    learning_options,
 )
-from partirvm.learning.exact_process import ProcessFit, ProcessRows, climb
+from partirvm.learning.class_search import ONE, UNSCALED, choose, left_out, one_width, unscaled
+from partirvm.learning.exact_process import climb
 from partirvm.learning.forms import EACH
-from partirvm.learning.search import SearchSettings, learning_options
-from partirvm.likelihoods.passes import SlopePass
+from partirvm.likelihoods import SlopePass
 
 
 def learned(X, codes, K, **hooks):
@@ -97,23 +95,22 @@ def test_widths_per_feature_must_gain_more_than_a_standard_error():
         assert found["errors"] == pytest.approx({ONE: np.sqrt(4.25 + more), EACH: 2.0})
 
 
-def test_rows_are_judged_by_processes_fitted_without_them(monkeypatch):
+def test_rows_are_judged_by_processes_fitted_without_them():
     """Each row counts once."""
     X, codes = two_of(60, 2)
     seen = []
-    own = class_search.ProcessRows
 
-    class Watched(own):
+    class Watched(ProcessRows):
         def predicted(self, fit, new):
-            seen.append(
-                (set(map(tuple, self.X)), set(map(tuple, new.X)), own.predicted(self, fit, new)[0])
-            )
-            return own.predicted(self, fit, new)
+            predictions = super().predicted(fit, new)
+            seen.append((set(map(tuple, self.X)), set(map(tuple, new.X)), predictions[0]))
+            return predictions
 
-    monkeypatch.setattr(class_search, "ProcessRows", Watched)
     with sample_of(X, codes) as sample:
         one = ProcessFit(Gaussian((0.5, 0.5)), 0.0, -1.0)
-        found = left_out(sample, problem_of(X, codes, K=2), one, default_rng(0).permutation(60), 60)
+        order = default_rng(0).permutation(60)
+        problem = problem_of(X, codes, K=2)
+        found = left_out(sample, problem, one, order, 60, process=Watched)
     assert found.shape == (3, 60)
     assert all(not inside & outside for inside, outside, _ in seen)
     assert len(set().union(*(outside for _, outside, _ in seen))) == 60
@@ -174,26 +171,22 @@ def test_skewed_features_are_warped_jointly():
 
 
 @pytest.mark.parametrize("K", [2, 4])
-def test_many_rows_use_the_tied_evidence(K, monkeypatch):
-    """The search has fewer centres for more than ``FEW`` rows."""
-    monkeypatch.setattr(class_search, "FEW", 100)
-    monkeypatch.setattr(class_search, "ROWS", 80)
+def test_many_rows_use_the_tied_evidence(K):
+    """The search has fewer centres for more than ``few`` rows."""
     passes = Passes()
     (X, codes) = two_of(200, 3)
     codes = codes + 2 * (X[:, 1] > 0) if K == 4 else codes
-    line, _ = learned(X, codes, K, passes=passes)
+    line, _ = learned(X, codes, K, passes=passes, effort=SearchEffort(few=100, class_rows=80))
     assert line.choice == {"form": EACH}
     assert line.candidates == 50  # a quarter of the rows
     assert passes.of(SlopePass)
 
 
-def test_a_common_width_for_many_rows_is_recorded_last_if_chosen(monkeypatch):
+def test_a_common_width_for_many_rows_is_recorded_last_if_chosen():
     """Each row is left out once."""
-    monkeypatch.setattr(class_search, "FEW", 100)
-    monkeypatch.setattr(
-        class_search, "choose", lambda errors, one: {"form": one, "rows": errors.shape[1]}
-    )
     X = default_rng(4).normal(size=(300, 2))
-    line, found = learned(X, (X[:, 0] > 0) + 2.0 * (X[:, 1] > 0), 4)
+    squares = (X**2).sum(axis=1)  # the classes are rings: both features matter equally
+    codes = np.digitize(squares, np.quantile(squares, [0.25, 0.5, 0.75])).astype(float)
+    line, found = learned(X, codes, 4, effort=SearchEffort(few=100))
     assert (line.choice["form"], line.choice["rows"], line.candidates) == (ONE, 300, 300)
     assert len(set(found.empty.kernel.gamma)) == 1

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from numpy.random import default_rng
 from sampling import problem_of, sample_of
+from surfaces import additive
 from test_process_search import learned
-from waves import additive
 
 from partirvm.kernels import (
     Anova,
@@ -19,10 +19,9 @@ from partirvm.kernels import (
     Several,
     Sum,
 )
-from partirvm.learning import effects as effects_module
-from partirvm.learning import process_search
-from partirvm.learning.effects import effects, start_of
-from partirvm.learning.exact_process import ProcessFit, ProcessRows, climb
+from partirvm.learning import ProcessRows, SearchEffort
+from partirvm.learning.effects import FEW_STEPS, effects, start_of
+from partirvm.learning.exact_process import ProcessFit, climb
 from partirvm.learning.forms import DIRECTIONS, EACH, EFFECTS, kernel_text
 from partirvm.learning.search import SMALL
 
@@ -85,9 +84,8 @@ def test_a_sum_of_waves_is_found_and_described():
     assert named["text"].endswith("; not in the kernel: b")
 
 
-def test_many_rows_choose_sums_by_their_squared_errors(monkeypatch):
-    monkeypatch.setattr(process_search, "FEW", 500)
-    line = learned(*centred(additive(600, 6)), family=True)
+def test_many_rows_choose_sums_by_their_squared_errors():
+    line = learned(*centred(additive(600, 6)), family=True, effort=SearchEffort(few=500))
     assert line.kernel["name"] == "anova"
     errors = line.choice["errors"]
     (other,) = set(errors) - {EFFECTS}
@@ -108,24 +106,20 @@ def test_fewer_rows_than_judge_well_exclude_sums():
     assert line.kernel["name"] != "anova"
 
 
-def test_sums_without_promise_are_skipped_early(monkeypatch):
-    """A function of the distance to a point is no sum: only the first rows are searched."""
+def test_sums_without_promise_are_skipped_early():
+    """A function of the distance to a point is no sum: only the first rows are searched, from two
+    starts of sums and from the widths."""
     rng = default_rng(0)
     X = rng.normal(size=(600, 5))
     y = np.exp(-0.5 * (X**2).sum(axis=1)) * 10 + 0.1 * rng.normal(size=600)
-    searched = []
-
-    def watched(rows, start, steps, **options):
-        searched.append(len(rows.X))
-        return climb(rows, start, steps, **options)
-
-    monkeypatch.setattr(effects_module, "climb", watched)
+    evaluations = []
     kernel = Gaussian((0.5,) * 5)
     problem = problem_of(X, y - y.mean(), kernel)
-    with sample_of(X, y - y.mean()) as sample:
+    with sample_of(X, y - y.mean(), on_step=evaluations.append) as sample:
         rows = ProcessRows.of(sample, problem, np.arange(400))
         new = ProcessRows.of(sample, problem, np.arange(400, 600))
         level = float(np.log(problem.target_variance))
         widths = climb(rows, ProcessFit(kernel, level, level - 4.0), 20)
+        evaluations.clear()
         assert effects(rows, new, widths) is None
-    assert set(searched) == {effects_module.FEW_ROWS}
+    assert 0 < len(evaluations) <= 3 * (FEW_STEPS + 1)

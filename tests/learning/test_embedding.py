@@ -12,11 +12,10 @@ from sampling import problem_of, sample_of
 from scipy import stats
 
 from partirvm import RVMRegressor, load_model, save_model
-from partirvm.core.held_back import level_folds
+from partirvm.core import level_folds
 from partirvm.data.folds import folded_inputs
 from partirvm.learning.embedding import LevelSums, embedded, of_unknown, random_effects
-from partirvm.scaling.levels import with_folds, without_folds
-from partirvm.scaling.maps import FeatureMap
+from partirvm.scaling import FeatureMap, with_folds, without_folds
 from partirvm.types import Columns
 
 
@@ -77,6 +76,7 @@ def test_random_effects_have_the_known_posterior():
     assert_allclose([found.prior[0, 0], found.noise], [tau**2, sigma**2], rtol=0.15)
 
 
+@pytest.mark.usefixtures("default_fits")
 @pytest.mark.parametrize("n_levels", [2, 3, 6])
 def test_intervals_for_new_levels_cover_on_average(n_levels):
     """There are 400 draws of effects of sd 3, with 50 rows each and noise of sd 1."""

@@ -9,14 +9,13 @@ from sampling import arm, problem_of, sample_of
 from scipy.stats import multivariate_normal
 
 from partirvm.kernels import Directions, Gaussian, Matern32
+from partirvm.learning import ProcessFit, ProcessRows
 from partirvm.learning.exact_process import (
     LEADING,
     NARROW_SD,
     NOISE_SD,
     NOISE_SHARE,
     TIED_SHARES,
-    ProcessFit,
-    ProcessRows,
     climb,
     process_evidence,
     tied_gain,

@@ -10,10 +10,10 @@ from sampling import arm, problem_of, sample_of
 
 from partirvm.core.ascent import OFF
 from partirvm.kernels import Gaussian, kernel_from_spec
-from partirvm.learning import SEARCHES
+from partirvm.learning import SEARCHES, learning_options
 from partirvm.learning.forms import learn
-from partirvm.learning.search import KernelSearch, learning_options
-from partirvm.spec.problem import Options
+from partirvm.learning.search import KernelSearch
+from partirvm.spec import Options
 from partirvm.strategies.fit_rows import posterior_rows
 
 

@@ -1,6 +1,8 @@
 """Kernels are judged on left-out rows: predictions, when a kernel is lost, learning from more
 rows."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from numpy.random import default_rng
@@ -9,9 +11,8 @@ from sampling import problem_of, sample_of
 from test_process_search import learned
 
 from partirvm.kernels import Gaussian
-from partirvm.learning import process_search
+from partirvm.learning import ProcessFit, ProcessRows, SearchEffort
 from partirvm.learning.escalation import escalated, forest_starts
-from partirvm.learning.exact_process import ProcessFit, ProcessRows
 from partirvm.learning.left_out_judge import LeftOutJudge, judge_of
 
 
@@ -67,7 +68,7 @@ def test_errors_of_left_out_rows_count_by_their_weights():
 
 def judge_with(rivals):
     """Return a judge whose rivals have these squared errors."""
-    judge = LeftOutJudge(None, None, np.arange(3), np.arange(4))
+    judge = LeftOutJudge(SimpleNamespace(effort=SearchEffort()), None, np.arange(3), np.arange(4))
     judge.__dict__["rivals"] = {name: np.array(loss) for name, loss in rivals.items()}
     return judge
 
@@ -94,6 +95,7 @@ def test_kernels_are_not_judged_with_few_rows():
         assert judge_of(sample, problem_of(X, y), np.arange(300)) is None
 
 
+@pytest.mark.usefixtures("default_fits")
 def test_a_lost_search_continues_with_more_rows():
     """Rows used for judging are not used for learning; the final error is below half of the
     rival's."""
@@ -146,15 +148,14 @@ def test_the_history_records_the_judgement():
     assert judged["rival"] in {"boosted trees", "nearest rows"}
 
 
+@pytest.mark.usefixtures("default_fits")
 def test_a_kernel_that_gets_worse_with_more_rows_is_rejected(monkeypatch):
     """After the tied search, the process's kernel is kept if its left-out error is lower by 2 %."""
-    monkeypatch.setattr(process_search, "FEW", 500)
-    monkeypatch.setattr("partirvm.learning.left_out_judge.LOST", 0.0)
-    monkeypatch.setattr("partirvm.learning.left_out_judge.SURE", -np.inf)
+    effort = SearchEffort(few=500, lost=0.0, sure=-np.inf)
     X, y = product(1000)
     errors = iter([1.0, 0.9, 0.8, 0.95])
     monkeypatch.setattr(LeftOutJudge, "tied_error", lambda self, design, weights: next(errors))
-    judged = learned(X, y).choice["judged"]
+    judged = learned(X, y, effort=effort).choice["judged"]
     assert judged["tied"] == 1.0
     assert judged["process"] in {0.8, 0.9}
 

@@ -54,6 +54,7 @@ def fitted(estimator, X, y):
         return estimator.fit(X, y)
 
 
+@pytest.mark.usefixtures("default_fits")
 @pytest.mark.parametrize(("n", "d", "kind", "seed"), some([*NOISE, *MORE_NOISE], NOISE))
 def test_noise_in_many_columns_is_predicted_by_its_mean_and_standard_deviation(n, d, kind, seed):
     X, y = noise_alone(n, d, kind, seed)
@@ -82,6 +83,7 @@ def test_unpredictable_classes_get_their_frequencies():
     assert losses[0] < 1.03 * losses[1]
 
 
+@pytest.mark.usefixtures("default_fits")
 def test_a_signal_in_many_columns_is_kept_and_its_uncertainty_is_calibrated():
     rng = default_rng(0)
     X = rng.normal(size=(1080, 400))

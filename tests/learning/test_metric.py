@@ -18,10 +18,11 @@ from partirvm.kernels import (
     OnColumns,
     Product,
 )
-from partirvm.learning import forms
+from partirvm.learning import SearchEffort, forms, learning_options
 from partirvm.learning.forms import DIRECTIONS, EACH, along_directions, learn, turnable
-from partirvm.learning.search import begin_stage, learning_options
-from partirvm.likelihoods.passes import InputGradientPass, SlopePass
+from partirvm.learning.search import begin_stage
+from partirvm.likelihoods import SlopePass
+from partirvm.likelihoods.passes import InputGradientPass
 
 
 def ridge(n, d, seed=0, noise=0.1):
@@ -33,11 +34,11 @@ def ridge(n, d, seed=0, noise=0.1):
     return X, y - y.mean()
 
 
-def learned(X, y, kernel, metric="auto", passes=None):
+def learned(X, y, kernel, metric="auto", passes=None, **hooks):
     """Return the last history line, and the kernel."""
     lines = []
     options = learning_options(len(X), metric=metric)
-    with sample_of(X, y, passes=passes, lines=lines) as sample:
+    with sample_of(X, y, passes=passes, lines=lines, **hooks) as sample:
         found = learn(sample, problem_of(X, y, kernel), options, 0).kernel
     assert found.spec() == lines[-1].kernel
     return lines[-1], found
@@ -97,6 +98,7 @@ def test_only_numeric_columns_get_directions():
     )
 
 
+@pytest.mark.usefixtures("default_fits")
 def test_a_wave_along_a_diagonal_is_found():
     line, kernel = learned(*ridge(600, 4), Gaussian((0.25,) * 4))
     assert line.choice["form"] == DIRECTIONS
@@ -119,14 +121,14 @@ def test_directions_without_a_gain_are_not_used():
 
 
 @pytest.mark.slow
-def test_free_directions_must_gain_enough_for_each_entry(monkeypatch):
-    """Above ``FREE_ROWS``, entries may change if each gains half a log N; otherwise they are
+def test_free_directions_must_gain_enough_for_each_entry():
+    """Above ``free_rows``, entries may change if each gains half a log N; otherwise they are
     fixed."""
     X, y = ridge(500, 3, noise=0.02)
     before, still = learned(X, y, Gaussian((1 / 3,) * 3), "directions")
-    monkeypatch.setattr(forms, "FREE_ROWS", 100)
+    effort = SearchEffort(free_rows=100)
     passes = Passes()
-    line, kernel = learned(X, y, Gaussian((1 / 3,) * 3), "directions", passes)
+    line, kernel = learned(X, y, Gaussian((1 / 3,) * 3), "directions", passes, effort=effort)
     tried = [
         one.design.kernel
         for one in passes.of(SlopePass)

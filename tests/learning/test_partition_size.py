@@ -9,11 +9,11 @@ from sampling import Passes, arm, problem_of, sample_of
 
 from partirvm.data import ArraySource
 from partirvm.execution import LocalExecutor
-from partirvm.fit.driver import Driver, MemoryJournal
+from partirvm.fit import Driver, MemoryJournal
 from partirvm.kernels import Gaussian
 from partirvm.resolve.small_fits import sparseness
-from partirvm.spec.problem import Options
-from partirvm.strategies.rounds import BasicRound
+from partirvm.spec import Options
+from partirvm.strategies import BasicRound
 from partirvm.types import Columns
 
 ROWS = np.sort(default_rng(2).permutation(200)[:40])

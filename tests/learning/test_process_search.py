@@ -10,10 +10,15 @@ from sampling import Stopped, problem_of, sample_of
 from scipy.stats import ortho_group
 
 from partirvm.kernels import Gaussian, Matern32
-from partirvm.learning import process_search
+from partirvm.learning import (
+    ProcessRows,
+    SearchEffort,
+    SearchSettings,
+    learning_options,
+    process_search,
+)
 from partirvm.learning.forms import DIRECTIONS, FAMILIES
 from partirvm.learning.process_search import first_widths, left_out, search
-from partirvm.learning.search import SearchSettings, learning_options
 
 
 def learned(
@@ -26,12 +31,14 @@ def learned(
     columns=1000,
     most=np.inf,
     on_best=None,
+    effort=None,
     **options,
 ):
     """Return the last history line of ``learn_regression`` for standardised inputs."""
     lines = []
+    hooks = {"effort": effort} if effort else {}
     learning = learning_options(len(X), metric=metric, **options)
-    with sample_of(X, y, lines=lines, on_best=on_best) as sample:
+    with sample_of(X, y, lines=lines, on_best=on_best, **hooks) as sample:
         problem = problem_of(X, y, kernel)
         settings = SearchSettings(learning, seed=0, columns=columns, family=family)
         process_search.learn_regression(sample, problem, settings)
@@ -88,34 +95,32 @@ def test_directions_are_used_if_they_help_on_left_out_rows():
 
 
 @pytest.mark.parametrize(("n", "expected"), [(60, 60), (1000, 500)])
-def test_left_out_rows_are_predicted_by_fits_without_them(monkeypatch, n, expected):
+def test_left_out_rows_are_predicted_by_fits_without_them(n, expected):
     """A small number of rows is divided into folds, a large one is split once; each row counts
     once."""
     X, y = waves(n, 2)
     seen = []
 
-    class Watched(process_search.ProcessRows):
+    class Watched(ProcessRows):
         def predicted(self, fit, new):
             seen.append((set(map(tuple, self.X)), set(map(tuple, new.X))))
             return super().predicted(fit, new)
 
-    monkeypatch.setattr(process_search, "ProcessRows", Watched)
     problem = problem_of(X, y)
     with sample_of(X, y) as sample:
         order = default_rng(0).permutation(n)
         most = min(n, 500)
         first = first_widths(sample, problem, order, most)
         widths, turned, _ = search(sample, problem, order, most, first, family=False, turned=True)
-        found = left_out(sample, problem, widths, turned, order, most)
+        found = left_out(sample, problem, widths, turned, order, most, process=Watched)
     assert found.shape == (3, 2, expected)
     assert all(not inside & outside for inside, outside in seen)
     assert len(set().union(*(outside for _, outside in seen))) == expected
 
 
-def test_the_tied_search_with_many_rows_begins_at_the_widths_of_the_process(monkeypatch):
-    monkeypatch.setattr(process_search, "FEW", 120)
+def test_the_tied_search_with_many_rows_begins_at_the_widths_of_the_process():
     X, y = waves(200)
-    line = learned(X, y - y.mean(), metric="widths", family=True)
+    line = learned(X, y - y.mean(), metric="widths", family=True, effort=SearchEffort(few=120))
     assert line.candidates < 200
     assert "families" in line.choice
     gamma = np.array(line.kernel["gamma"])

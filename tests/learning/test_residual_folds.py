@@ -10,15 +10,15 @@ from numpy.testing import assert_allclose, assert_array_equal
 from tables import rough
 
 from partirvm import RVMRegressor
-from partirvm.core.held_back import FOLDS
+from partirvm.core import FOLDS
 from partirvm.data import ArraySource
 from partirvm.execution import LocalExecutor
 from partirvm.fit import local_residuals as neighbours
 from partirvm.fit.local_residuals import left_out_records
 from partirvm.fit.residual_rows import ResidualReader
 from partirvm.fit.residual_trials import error_gain, helps, spoils
-from partirvm.local.cells import LOG_FACTOR, NUMBER
-from partirvm.spec.entries import Spent
+from partirvm.local import LOG_FACTOR, NUMBER
+from partirvm.spec import Spent
 from partirvm.types import PANEL_ROWS, RESIDUAL_COLUMNS
 
 
@@ -142,6 +142,7 @@ def test_larger_errors_can_outweigh_a_gain_in_density(nats, after, expected):
     assert spoils(nats, ONE, after * ONE) is expected
 
 
+@pytest.mark.usefixtures("default_fits")
 def test_local_residuals_are_used_by_default_where_they_help():
     """With 400 rows, the error on new rows falls by more than a tenth."""
     model = RVMRegressor(

@@ -10,8 +10,7 @@ from waiting import Clock
 from partirvm.data import ArraySource
 from partirvm.execution import LocalExecutor
 from partirvm.resolve.samples import Samples
-from partirvm.spec import entries
-from partirvm.spec.entries import Spent
+from partirvm.spec import Spent
 
 
 def drawn_rows(seed):
@@ -34,12 +33,10 @@ def test_the_seed_of_the_fit_draws_the_rows_of_small_fits():
     assert set(rows) != set(drawn_rows(8))
 
 
-def test_entries_that_are_written_together_share_the_work(monkeypatch):
+def test_entries_that_are_written_together_share_the_work():
     """Of 12 s with three passes of 6 s and 900 rows, each of three entries has a third."""
     clock = Clock(100.0)
-    clock.perf_counter = clock.monotonic
-    monkeypatch.setattr(entries, "time", clock)
-    spent = Spent(since=100.0)
+    spent = Spent(since=100.0, clock=clock.monotonic)
     clock.sleep(6.0)
     spent.add(100.0, 3, 900)
     clock.sleep(6.0)

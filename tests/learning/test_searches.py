@@ -7,13 +7,12 @@ import numpy as np
 import pytest
 from sampling import arm, problem_of, sample_of
 
-from partirvm.core.termination import Termination
-from partirvm.learning import SEARCHES
+from partirvm.core import Termination
+from partirvm.learning import SEARCHES, SearchSettings, learning_options
 from partirvm.learning.level_variances import TABLES
-from partirvm.learning.search import SearchSettings, kernel_record, learning_options
-from partirvm.likelihoods import GAUSSIAN, LIKELIHOODS
-from partirvm.likelihoods.gaussian import GaussianLikelihood
-from partirvm.spec.problem import WorkingTargets
+from partirvm.learning.search import kernel_record
+from partirvm.likelihoods import GAUSSIAN, LIKELIHOODS, GaussianLikelihood
+from partirvm.spec import WorkingTargets
 
 
 class LogTargets(WorkingTargets):

@@ -9,10 +9,10 @@ from sampling import problem_of, sample_of
 from scipy import stats
 
 from partirvm import RVMClassifier, RVMRegressor, Warp, load_model, save_model
-from partirvm.core.scores import Scores
+from partirvm.core import Scores
 from partirvm.errors import DataError, UsageError
 from partirvm.learning.target import evidence, warped
-from partirvm.scaling.maps import TargetMap
+from partirvm.scaling import TargetMap
 
 MAPS = [TargetMap("log"), TargetMap("asinh", 1.0, 0.5)]
 

@@ -11,10 +11,10 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sampling import problem_of, sample_of
 
 from partirvm import RVMRegressor
-from partirvm.learning import process_search
-from partirvm.learning.exact_process import ProcessFit, ProcessRows, climb
+from partirvm.learning import ProcessFit, ProcessRows, process_search
+from partirvm.learning.exact_process import climb
 from partirvm.learning.features import warped, warped_by, with_regressions
-from partirvm.scaling.maps import FeatureMap, Scaling
+from partirvm.scaling import FeatureMap, Scaling
 
 
 def spread_of(X, y):
@@ -66,7 +66,7 @@ def test_a_missing_number_is_predicted_from_the_others():
     assert_array_equal(scaling.inputs(new[::-1])[:, :3], found[::-1])
 
 
-def judged_warps(monkeypatch, spread):
+def judged_warps(spread):
     """Return whether a warp of x about 0 is used, and the errors, for y = sin 3x in 800 rows within
     ±3."""
     rng = default_rng(6)
@@ -79,26 +79,26 @@ def judged_warps(monkeypatch, spread):
         rows = ProcessRows.of(sample, changed, order[:most])
         return changed, climb(rows, replace(widths, pairs=[]), 20)
 
-    monkeypatch.setattr(process_search, "warped", forced)
     with sample_of(X, y) as sample:
         problem = problem_of(X, y)
         order = default_rng(0).permutation(800)
         widths = process_search.first_widths(sample, problem, order, 400)
         found, _, errors = process_search.warped_if_better(
-            sample, problem, order, 400, widths, judged=True
+            sample, problem, order, 400, widths, judged=True, warp=forced
         )
     return found is not problem, errors
 
 
-def test_left_out_rows_reject_a_harmful_warp(monkeypatch):
+def test_left_out_rows_reject_a_harmful_warp():
     """A logarithm compresses the waves at large x; a nearly linear warp changes nothing."""
-    used, errors = judged_warps(monkeypatch, 1e-4)
+    used, errors = judged_warps(1e-4)
     assert not used
     assert errors["warped"] > 1.2 * errors["plain"]
-    used, errors = judged_warps(monkeypatch, 100.0)
+    used, errors = judged_warps(100.0)
     assert errors["warped"] == pytest.approx(errors["plain"], rel=0.02)
 
 
+@pytest.mark.usefixtures("default_fits")
 def test_left_out_rows_confirm_a_useful_warp():
     """The target is a wave in log x; the history gives the errors and the formula."""
     rng = default_rng(7)
@@ -110,6 +110,7 @@ def test_left_out_rows_confirm_a_useful_warp():
     assert "with warped features" in line["text"]
 
 
+@pytest.mark.usefixtures("default_fits")
 @pytest.mark.filterwarnings("ignore:.*far from every")
 def test_warps_improve_a_fit():
     """With a log-normal input the error falls to that with its logarithm."""

@@ -12,9 +12,8 @@ from scipy.special import log_softmax
 from sklearn.datasets import load_digits
 
 from partirvm import RVMClassifier
-from partirvm.core.ramp import LeftOutClasses, Ramp
-from partirvm.core.statistics import GramBlock
-from partirvm.core.updates import HyperState, step
+from partirvm.core import GramBlock, HyperState, LeftOutClasses, Ramp
+from partirvm.core.updates import step
 from partirvm.likelihoods import likelihood_for
 from partirvm.model import load_model, save_model
 

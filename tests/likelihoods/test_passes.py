@@ -5,8 +5,8 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from partirvm.core.priors import JOINING
-from partirvm.spec.panel_pass import Panel, between, eligible
-from partirvm.spec.problem import Start
+from partirvm.spec import Panel, Start
+from partirvm.spec.panel_pass import between, eligible
 
 ROWS = np.array([4, 5, 7, 9])
 

@@ -16,16 +16,12 @@ from numpy.testing import assert_allclose
 from scipy.optimize import minimize
 
 from partirvm import RVMRegressor, ingest, jobs
-from partirvm.core.statistics import GramBlock, GramStatistics
-from partirvm.core.termination import StopRule, Termination
-from partirvm.core.updates import HyperState, maximise
+from partirvm.core import GramBlock, GramStatistics, HyperState, StopRule, Termination, maximise
 from partirvm.errors import UsageError
-from partirvm.kernels.design import Design
-from partirvm.likelihoods import LIKELIHOODS
-from partirvm.likelihoods.gaussian import GaussianLikelihood
+from partirvm.kernels import Design
+from partirvm.likelihoods import LIKELIHOODS, GaussianLikelihood
 from partirvm.options import Request
-from partirvm.spec.panel_pass import Pass
-from partirvm.spec.problem import PassFit, survivors
+from partirvm.spec import Pass, PassFit, survivors
 from partirvm.strategies import STRATEGIES
 
 NU, UPDATES = 4.0, 30

@@ -7,8 +7,7 @@ import pytest
 from scipy.optimize import minimize
 from sklearn.base import clone
 
-from partirvm.core.priors import GammaDensity, Prior
-from partirvm.core.statistics import GramBlock, GramStatistics
+from partirvm.core import GammaDensity, GramBlock, GramStatistics, Prior
 from partirvm.errors import UsageError
 from partirvm.kernels import Gaussian, Linear, LinearSpline
 from partirvm.literature.dense import log_settled, maximise, started, statistics_of, update

@@ -4,14 +4,15 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from fits import small_cells
 from numpy.random import default_rng
 from numpy.testing import assert_array_equal
 from scipy.spatial.distance import cdist
 
 from partirvm.errors import MissingDataError, PartirvmError
 from partirvm.fit.residual_rows import sorted_cells
-from partirvm.local import cells as module
-from partirvm.local.cells import Cells, leaf_order
+from partirvm.local import Cells
+from partirvm.local.cells import leaf_order
 
 
 def records(points, targets=1):
@@ -46,7 +47,7 @@ def made(rows, place=None, targets=1):
 @pytest.fixture(params=[50, 1000], ids=["many cells", "one cell"])
 def some_rows(request, monkeypatch):
     """Set the maximum number of rows in a cell on disk."""
-    monkeypatch.setattr(module, "CELL_ROWS", request.param)
+    small_cells(monkeypatch, request.param)
     return request.param
 
 
@@ -82,8 +83,7 @@ def test_leaves_divide_points_evenly():
 
 def test_the_number_of_cells_in_memory_is_limited(tmp_path, monkeypatch):
     """The memory holds three cells of 50 rows with their trees."""
-    monkeypatch.setattr(module, "CELL_ROWS", 50)
-    monkeypatch.setattr(module, "KEPT_BYTES", 3 * 2 * 50 * 6 * 8)
+    small_cells(monkeypatch, 50, 3 * 2 * 50 * 6 * 8)
     rows = records(default_rng(0).normal(size=(600, 2)))
     cells = made(rows, tmp_path / "cells")
     assert_array_equal(found(cells, rows[:, :2], 9), brute(rows, rows[:, :2], 9))
@@ -103,7 +103,7 @@ def test_with_few_rows_all_are_neighbours(n, own):
 @pytest.mark.parametrize("damage", ["changed", "swapped", "missing"])
 def test_damaged_cells_are_refused(damage, tmp_path, monkeypatch):
     """A byte is changed, a chunk belongs to another cell, or a chunk is missing."""
-    monkeypatch.setattr(module, "CELL_ROWS", 50)
+    small_cells(monkeypatch, 50)
     rows = records(default_rng(0).normal(size=(200, 2)))
     cells = Cells.written(str(tmp_path), np.split(rows, 4), 4, rows.shape[1])
     chunk, other = (tmp_path / "records" / "c" / number / "0" for number in "12")

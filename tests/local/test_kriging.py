@@ -9,15 +9,12 @@ from numpy.testing import assert_allclose
 from scipy.spatial.distance import cdist
 from sklearn.gaussian_process.kernels import Matern
 
+from partirvm.local import CORRELATIONS, LocalKernel, learned, moments
 from partirvm.local.kriging import (
-    CORRELATIONS,
     Conditional,
-    LocalKernel,
     Neighbourhoods,
     Offsets,
     best_levels,
-    learned,
-    moments,
     starts_of,
     weights,
 )

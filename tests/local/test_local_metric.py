@@ -6,10 +6,9 @@ from numpy.random import default_rng
 from numpy.testing import assert_allclose
 from scipy.spatial.distance import cdist
 
-from partirvm.kernels import Categorical, Directions, Gaussian, OnColumns, Product
-from partirvm.kernels.design import Design
-from partirvm.local.metric import Metric
-from partirvm.scaling.maps import Scaling
+from partirvm.kernels import Categorical, Design, Directions, Gaussian, OnColumns, Product
+from partirvm.local import Metric
+from partirvm.scaling import Scaling
 from partirvm.types import Columns
 
 COLUMNS = Columns(("a", "b", "c", "e"), categories={"c": ("x", "y", "z"), "e": ("no", "yes")})

@@ -7,11 +7,10 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from partirvm.data import ArraySource
 from partirvm.fit.residual_rows import records_of_tile
-from partirvm.kernels import Gaussian
-from partirvm.kernels.design import Design
-from partirvm.local.cells import LOG_FACTOR, NOISE, NUMBER
-from partirvm.local.metric import Metric
-from partirvm.scaling.maps import Scaling
+from partirvm.kernels import Design, Gaussian
+from partirvm.local import LOG_FACTOR, NUMBER, Metric
+from partirvm.local.cells import NOISE
+from partirvm.scaling import Scaling
 from partirvm.types import Columns
 
 

@@ -9,8 +9,8 @@ import partirvm.kernels as k
 from partirvm import Local, Polynomial, RVMClassifier, RVMRegressor, ingest, plan
 from partirvm.errors import LimitWarning, MemoryLimitError, UsageError
 from partirvm.options import Request
-from partirvm.planning.memory import DataShape
-from partirvm.planning.plan import Machine, require_memory_for_residuals
+from partirvm.planning import DataShape, Machine
+from partirvm.planning.plan import require_memory_for_residuals
 from partirvm.quoting import format_bytes
 
 

@@ -14,12 +14,11 @@ from scipy.spatial.distance import cdist
 from tables import rough
 
 from partirvm import Local, Polynomial, RVMRegressor, ingest, jobs, load_model, save_model
-from partirvm.core.termination import Termination
+from partirvm.core import Termination
 from partirvm.errors import DataWarning, FormatError, LimitWarning, MissingDataError, UsageError
-from partirvm.fit.driver import Watcher
+from partirvm.fit import Watcher
 from partirvm.fit.residual_trials import mixture_rises
-from partirvm.local.cells import LOG_FACTOR, NUMBER
-from partirvm.local.kriging import CORRELATIONS, LocalKernel, learned
+from partirvm.local import CORRELATIONS, LOG_FACTOR, NUMBER, LocalKernel, learned
 from partirvm.model.files import CODEC, FORMAT, KIND
 from partirvm.options import Request
 
@@ -46,6 +45,7 @@ def fitted():
     return RVMRegressor(**OPTIONS, residual=Local(neighbours=30)).fit(X, y)
 
 
+@pytest.mark.usefixtures("default_fits")
 def test_local_residuals_are_used_by_default_if_they_help_on_left_out_rows():
     assert RVMRegressor(**OPTIONS).fit(*rough(1000)).model_.residuals is not None
 
@@ -72,6 +72,7 @@ def test_local_residuals_are_used_although_a_few_copies_differ():
     assert local < 0.5 * alone
 
 
+@pytest.mark.usefixtures("default_fits")
 def test_new_rows_have_smaller_errors_and_calibrated_intervals(fitted):
     """Errors fall to a third, and the history records this gain."""
     X, y = rough(2000, seed=1)
@@ -116,17 +117,20 @@ def test_nearest_rows_to_the_largest_errors_are_recorded(fitted):
 
 def test_an_abort_stops_learning_the_local_kernel(monkeypatch, tmp_path):
     """It is aborted in the first of several searches, after the vector model has been saved."""
-    begun, watcher = [], Watcher()
+    begun = []
+
+    class Aborting(Watcher):
+        def aborted(self):
+            return bool(begun)
 
     def search(*given, **how):
         begun.append(len(begun))
         return learned(*given, **how)
 
     monkeypatch.setattr("partirvm.fit.residual_trials.learned", search)
-    monkeypatch.setattr(watcher, "aborted", lambda: bool(begun))
     ingest(rough(600), tmp_path / "d.zarr")
     asked = Request(gamma=0.5, strategy="incremental", residual="local", noise="constant")
-    outcome = jobs.fit(str(tmp_path / "d.zarr"), str(tmp_path / "job"), asked, watcher=watcher)
+    outcome = jobs.fit(str(tmp_path / "d.zarr"), str(tmp_path / "job"), asked, watcher=Aborting())
     assert (outcome.reason, begun) == (Termination.ABORTED, [0])
     assert outcome.history[-1]["kind"] == "early"
     assert outcome.model.residuals is None

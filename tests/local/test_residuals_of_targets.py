@@ -10,10 +10,10 @@ from numpy.random import default_rng
 from numpy.testing import assert_allclose, assert_array_equal
 
 from partirvm import Local, RVMRegressor, load_model, save_model
-from partirvm.core.diagnostics import STATED_LEVELS as LEVELS
-from partirvm.core.left_out import LeftOut
+from partirvm.core import STATED_LEVELS as LEVELS
+from partirvm.core import LeftOut
 from partirvm.errors import UsageError
-from partirvm.local.cells import LOG_FACTOR, NUMBER, Cells
+from partirvm.local import LOG_FACTOR, NUMBER, Cells
 
 OPTIONS = {"gamma": 0.5, "max_vectors": 20, "strategy": "working-set", "random_state": 0}
 RESIDUAL = Local(neighbours=20)
@@ -39,6 +39,7 @@ def fitted():
     return RVMRegressor(**OPTIONS, residual=RESIDUAL).fit(*rough(1500), X_val=NEW[0], y_val=NEW[1])
 
 
+@pytest.mark.usefixtures("default_fits")
 def test_each_target_has_smaller_errors_and_calibrated_deviations(fitted):
     """The history contains the scores of the corrected predictions."""
     (X, Y) = NEW

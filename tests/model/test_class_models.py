@@ -9,12 +9,11 @@ from numpy.random import default_rng
 from numpy.testing import assert_allclose, assert_array_equal
 
 from partirvm import load_model
-from partirvm.core.ramp import Ramp
+from partirvm.core import Ramp
 from partirvm.errors import DataError, FormatError
-from partirvm.kernels import Gaussian
-from partirvm.kernels.design import Design
+from partirvm.kernels import Design, Gaussian
 from partirvm.model import ClassModel, save_model
-from partirvm.scaling.maps import Scaling
+from partirvm.scaling import Scaling
 from partirvm.types import Columns
 
 LABELS = {

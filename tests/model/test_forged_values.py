@@ -18,7 +18,7 @@ from partirvm import RVMClassifier, RVMRegressor, load_model, save_model
 from partirvm.errors import FormatError, PartirvmError
 from partirvm.model import files
 from partirvm.model.files import FORMAT, KIND
-from partirvm.storage.codec import read_group, write_group
+from partirvm.storage import read_group, write_group
 
 RNG = default_rng(0)
 X = RNG.normal(size=(80, 3))
@@ -121,6 +121,7 @@ def outcome(place, rows):
     return "predicts"
 
 
+@pytest.mark.usefixtures("forgeries")
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(
     ("name", "share"),

@@ -8,7 +8,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 from test_class_models import classifier
 
 from partirvm import RVMClassifier, RVMRegressor, Warp, load_model, save_model
-from partirvm.core.pruning import conditioned, least_loss
+from partirvm.core import least_loss
+from partirvm.core.pruning import conditioned
 from partirvm.errors import UsageError
 
 

@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="session")
-def s3_server():
+def s3_server(processes):
     """Yield the address of a server for the session; its clients' environment variables are set."""
     pytest.importorskip("moto")
     command = [sys.executable, "-m", "benchmarks.object_store", "--serve"]

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import urlsplit
 
+from waiting import PATIENCE
+
 DELAY = 6.0
 """Seconds by which a reply is delayed; clients wait for ``READ_TIMEOUT``."""
 
@@ -124,7 +126,7 @@ def _handler(proxy):
 
         def _forward(self, body):
             upstream = http.client.HTTPConnection(
-                proxy.upstream.hostname or "", proxy.upstream.port, timeout=60
+                proxy.upstream.hostname or "", proxy.upstream.port, timeout=PATIENCE
             )
             try:
                 skipped = {"connection", "expect"}

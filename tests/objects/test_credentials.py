@@ -14,7 +14,7 @@ import pytest
 from by_default import some
 from numpy.random import default_rng
 
-from partirvm import ingest, load_model, open_job, save_model
+from partirvm import allow_protocols, ingest, load_model, open_job, save_model
 from partirvm.cli import main
 from partirvm.errors import PartirvmError, StorageError
 from partirvm.storage import address, open_folder
@@ -40,7 +40,7 @@ def tables(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def server(tables):
+def server(processes, tables):
     """Yield the address of a server that returns tables to GETs with a signature or a password."""
 
     class Handler(BaseHTTPRequestHandler):
@@ -83,10 +83,9 @@ def server(tables):
 
 
 @pytest.fixture(autouse=True)
-def http(monkeypatch):
+def http(separate_addresses):
     pytest.importorskip("aiohttp")
-    monkeypatch.setattr(address, "allowed", {*address.allowed, "http"})
-    monkeypatch.setattr(address, "_logins", {})
+    allow_protocols("http")
 
 
 def signed(server, name):

@@ -23,9 +23,7 @@ from journals import REQUEST
 
 from partirvm import RVMRegressor, ingest, jobs, save_model
 from partirvm.errors import PartirvmError, StorageError
-from partirvm.jobs import open_job
-from partirvm.jobs.state import Status
-from partirvm.jobs.store import JobStore
+from partirvm.jobs import JobStore, Status, open_job
 from partirvm.options import Request as Options
 from partirvm.storage import open_folder
 

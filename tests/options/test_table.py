@@ -12,7 +12,7 @@ from partirvm import RVMClassifier, RVMRegressor
 from partirvm.cli import options
 from partirvm.cli.commands import partirvm as group
 from partirvm.cli.options import help_of
-from partirvm.core.solvers import SOLVERS
+from partirvm.core import SOLVERS
 from partirvm.errors import UsageError
 from partirvm.kernels import WITH_GAMMA
 from partirvm.likelihoods import words_of

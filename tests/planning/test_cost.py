@@ -6,16 +6,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from partirvm.planning.cost import (
-    Rates,
-    RowsRead,
-    Work,
-    gram_cost,
-    levels_cost,
-    rounds_cost,
-    search_cost,
-)
-from partirvm.planning.memory import DataShape
+from partirvm.planning import DataShape, Rates, Work
+from partirvm.planning.cost import RowsRead, gram_cost, levels_cost, rounds_cost, search_cost
 
 READ = 1e-7
 ELEMENT = 2e-9

@@ -6,11 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from partirvm.local.cells import KEPT_BYTES
-from partirvm.planning.memory import (
-    BATCH,
-    CELLS,
+from partirvm.planning import (
     DataShape,
-    batch_elements,
     bytes_of_residuals,
     comparison_bytes,
     max_columns_within,
@@ -18,6 +15,7 @@ from partirvm.planning.memory import (
     step_bytes,
     trial_bytes,
 )
+from partirvm.planning.memory import BATCH, CELLS, batch_elements
 from partirvm.types import PANEL_ROWS
 
 shapes = st.builds(

@@ -10,15 +10,18 @@ from hypothesis import strategies as st
 
 from partirvm.errors import MemoryLimitError
 from partirvm.options import Request
-from partirvm.planning.cost import Rates
-from partirvm.planning.memory import (
-    ALLOWANCE,
+from partirvm.planning import (
     DataShape,
+    Machine,
+    Rates,
     comparison_bytes,
+    kernel_store,
+    make_plan,
     residual_stage_bytes,
     step_bytes,
 )
-from partirvm.planning.plan import Machine, affordable, kernel_store, make_plan
+from partirvm.planning.memory import ALLOWANCE
+from partirvm.planning.plan import affordable
 from partirvm.quoting import format_bytes, format_duration
 from partirvm.strategies import STRATEGIES
 from partirvm.strategies.fit_rows import rows_read

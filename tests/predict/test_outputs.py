@@ -18,13 +18,12 @@ from numpy.random import default_rng
 from numpy.testing import assert_array_equal
 from waiting import wait_for
 
-from partirvm import ingest, jobs, storage
+from partirvm import ingest, jobs
 from partirvm.errors import ExistsError, LeaseError, LeaseLostError, MissingDataError, StorageError
 from partirvm.options import Request
 from partirvm.predict import prediction
 from partirvm.predict.output import write_output, written_labels
-from partirvm.storage import open_folder
-from partirvm.storage.records import read_json, to_json
+from partirvm.storage import open_folder, read_json, to_json
 
 ASKED = {"strategy": "working-set", "selection": "error", "noise": "constant", "residual": "none"}
 PARAMETERS = Request(gamma=0.3, partition_size=30, max_rounds=2, **ASKED)
@@ -99,6 +98,7 @@ prediction.predict(*sys.argv[1:])
 """
 
 
+@pytest.mark.usefixtures("processes")
 @pytest.mark.parametrize("ending", some(ENDINGS, {".csv"}))
 def test_a_second_process_is_refused_until_the_first_is_killed(folder, tmp_path, ending):
     """The error names the first process, whose unfinished rows are removed."""
@@ -176,10 +176,11 @@ def test_an_output_inside_an_input_is_refused(folder):
 
 
 def test_a_full_disk_raises_an_error_and_leaves_nothing(folder, tmp_path, monkeypatch):
-    def full(path):
-        raise OSError(errno.ENOSPC, "no space")
+    def full(handle):
+        if os.fstat(handle).st_ino in {file.stat().st_ino for file in tmp_path.rglob("output.csv")}:
+            raise OSError(errno.ENOSPC, "no space")
 
-    monkeypatch.setattr(storage.folder, "flush", full)
+    monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(StorageError, match="no space"):
         predict(folder, tmp_path / "out.csv")
     assert not list(tmp_path.iterdir())

@@ -9,7 +9,7 @@ from scipy.stats import norm
 
 from partirvm import RVMRegressor, WorkingSet, ingest, jobs
 from partirvm.errors import ChangedDataError, UsageError
-from partirvm.jobs.store import JobStore
+from partirvm.jobs import JobStore
 from partirvm.options import Request
 from partirvm.predict import prediction
 

@@ -7,8 +7,8 @@ from dataclasses import asdict
 import numpy as np
 from numpy.random import default_rng
 
-from partirvm.core.termination import Termination
-from partirvm.spec.entries import Record
+from partirvm.core import Termination
+from partirvm.spec import Record
 
 ROWS = 400
 CHANCE = math.log(3)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from by_default import some
 from numpy.random import default_rng
+from waiting import PATIENCE
 
 from partirvm import RVMRegressor, ingest, submit
 
@@ -42,7 +43,9 @@ def browse(folder, source, width):
     quiet = "--headless --no-sandbox --disable-gpu --no-first-run --disable-background-networking"
     profile = f"--user-data-dir={folder / 'profile'}"
     command = [CHROMIUM, *quiet.split(), profile, "--dump-dom", page.as_uri()]
-    tree = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
+    tree = subprocess.run(
+        command, capture_output=True, text=True, timeout=PATIENCE, check=True
+    ).stdout
     return json.loads(unescape(re.search(r'data-measured="(.*?)"', tree)[1]))
 
 

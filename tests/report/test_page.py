@@ -16,9 +16,8 @@ from numpy.random import default_rng
 from pages import check, lines_of
 
 from partirvm import ingest, jobs
-from partirvm.core.diagnostics import ClassDiagnostics, NumberDiagnostics, to_json
-from partirvm.core.scores import ClassScores
-from partirvm.core.termination import Termination
+from partirvm.core import ClassDiagnostics, ClassScores, NumberDiagnostics, Termination
+from partirvm.core.diagnostics import to_json
 from partirvm.errors import PartirvmWarning
 from partirvm.kernels import Categorical, Directions, Gaussian, Matern52, OnColumns, Product
 from partirvm.model.facts import directions_json
@@ -87,12 +86,6 @@ def fitted(tables, tmp_path_factory):
         return reports[strategy, held_out]
 
     return of
-
-
-@pytest.fixture
-def without_charts(monkeypatch):
-    """Build pages as without matplotlib, because charts take most of the time."""
-    monkeypatch.setattr("partirvm.report.page.find_spec", lambda name: None)
 
 
 STATES = ["queued", "planned", "running", "no model", "aborting", "aborted", "failed"]

@@ -12,8 +12,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from pages import check, check_drawing, drawn
 
 from partirvm import RVMClassifier, RVMRegressor, ingest, jobs
-from partirvm.core.diagnostics import ClassDiagnostics, NumberDiagnostics
-from partirvm.core.scores import ClassScores
+from partirvm.core import ClassDiagnostics, ClassScores, NumberDiagnostics
 from partirvm.errors import DataError, UsageError
 from partirvm.options import Request
 from partirvm.report.plots import class_charts, from_json, number_charts

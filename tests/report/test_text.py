@@ -13,9 +13,7 @@ from numpy.random import default_rng
 
 import partirvm
 from partirvm.cli.commands import partirvm as group
-from partirvm.jobs import fit, open_job
-from partirvm.jobs.job import advice_of
-from partirvm.jobs.state import JobState, Status
+from partirvm.jobs import JobState, Status, advice_of, fit, open_job
 from partirvm.options import Request
 from partirvm.report.history import QUANTITIES
 from partirvm.report.text import compare_text, followed, job_facts, jobs_table, status_text

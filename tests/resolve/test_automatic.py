@@ -5,14 +5,13 @@ import pytest
 from numpy.random import default_rng
 from numpy.testing import assert_allclose
 
-from partirvm.core.moments import ColumnMoments
-from partirvm.likelihoods import GAUSSIAN
-from partirvm.likelihoods.classes import SOFTMAX
+from partirvm.core import ColumnMoments
+from partirvm.likelihoods import GAUSSIAN, SOFTMAX
 from partirvm.options import Request
 from partirvm.resolve.new_problem import scaled_variances
 from partirvm.resolve.resolve import resolve_fit_rows, schedule_for
 from partirvm.resolve.small_fits import partition_size
-from partirvm.scaling.maps import Scaling
+from partirvm.scaling import Scaling
 from partirvm.strategies import STRATEGIES
 
 

@@ -7,12 +7,12 @@ from numpy.random import default_rng
 from numpy.testing import assert_allclose
 
 from partirvm import RVMRegressor
-from partirvm.core.moments import Moments
+from partirvm.core import Moments
 from partirvm.errors import UsageError
 from partirvm.kernels import Anova, Categorical, Gaussian, Laplacian, OnColumns, Product
 from partirvm.options import Request
 from partirvm.resolve.kernel import resolve_kernel
-from partirvm.scaling.maps import Scaling
+from partirvm.scaling import Scaling
 from partirvm.types import Columns
 
 LEVELS = ("east", "north", "west")

@@ -17,7 +17,7 @@ from scipy import stats
 from scipy.special import expit
 
 from partirvm import RVMClassifier, RVMRegressor, ingest, load_model, save_model
-from partirvm.core.held_back import level_folds
+from partirvm.core import level_folds
 from partirvm.core.link import logit_variance
 from partirvm.learning.embedding import LevelRows, RandomEffects
 from partirvm.learning.level_variances import COORDINATES, LevelSample
@@ -114,6 +114,7 @@ def outside(n_effects):
     return 2.0 * stats.norm.sf(stats.norm.ppf(0.975) * (1.0 - 2.0 / np.sqrt(2.0 * n_effects)))
 
 
+@pytest.mark.usefixtures("default_fits")
 @pytest.mark.parametrize(
     ("n_levels", "per_level", "strength", "n_targets", "seed"), some(TARGETS, set(TARGETS[:1]))
 )
@@ -153,6 +154,7 @@ CLASSES = [
 """Levels, rows per level, standard deviation of effects on logits, classes, seed."""
 
 
+@pytest.mark.usefixtures("default_fits")
 @pytest.mark.parametrize(
     ("n_levels", "per_level", "strength", "n_classes", "seed"), some(CLASSES, {CLASSES[1]})
 )
@@ -232,6 +234,7 @@ INTERFACES = [
 ]
 
 
+@pytest.mark.usefixtures("default_fits")
 @pytest.mark.parametrize(("kind", "n_levels"), some(INTERFACES, {("targets", 120), ("three", 120)}))
 def test_exports_and_files_agree_on_levels(kind, n_levels, tmp_path):
     """Labels are known, unknown or missing; numbers may be missing."""

@@ -26,6 +26,7 @@ def planted(n_levels, n, spread, seed):
     return pd.DataFrame({"x": x, "label": labels}), effects[codes] + x + rng.normal(size=n), effects
 
 
+@pytest.mark.usefixtures("default_fits")
 @pytest.mark.parametrize(
     "n_levels",
     [pytest.param(3, marks=pytest.mark.slow), 8, pytest.param(12, marks=pytest.mark.slow)],
@@ -42,6 +43,7 @@ def test_a_few_levels_with_large_effects_are_fitted(n_levels, seed):
     assert rmse(model.predict(frame[300:]), y[300:]) < 0.13
 
 
+@pytest.mark.usefixtures("default_fits")
 def test_predicted_deviations_include_the_uncertainty_of_a_level(tmp_path):
     """The variance is 1 + 1/(n + 1/16) in a level with n rows and 17 in a new one, also in exports
     and files."""

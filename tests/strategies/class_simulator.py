@@ -8,10 +8,8 @@ from numpy.random import default_rng
 from scipy.special import expit, softmax
 from simulator import Simulator, wave
 
-from partirvm.likelihoods import LIKELIHOODS
-from partirvm.likelihoods.classes import Newton
-from partirvm.likelihoods.passes import ErrorPass, LogisticPass
-from partirvm.spec.problem import Options, Solved
+from partirvm.likelihoods import LIKELIHOODS, ErrorPass, LogisticPass, Newton
+from partirvm.spec import Options, Solved
 from partirvm.strategies import STRATEGIES
 
 

@@ -14,20 +14,14 @@ import numpy as np
 from numpy.random import default_rng
 from numpy.testing import assert_array_equal
 
-from partirvm.core import solvers
-from partirvm.core.termination import Termination
+from partirvm.core import Termination, solvers
 from partirvm.data import ArraySource
 from partirvm.execution.local import tile_statistics
-from partirvm.kernels import Gaussian
-from partirvm.kernels.design import Design
-from partirvm.likelihoods import GAUSSIAN
-from partirvm.likelihoods.gaussian import Solve
-from partirvm.likelihoods.passes import ErrorPass, GramPass, ScorePass
-from partirvm.scaling.maps import Scaling
-from partirvm.spec.panel_pass import Pass
-from partirvm.spec.problem import Problem, Solved
-from partirvm.strategies import STRATEGIES
-from partirvm.strategies.instructions import Gather, Save, Stopped
+from partirvm.kernels import Design, Gaussian
+from partirvm.likelihoods import GAUSSIAN, ErrorPass, GramPass, ScorePass, Solve
+from partirvm.scaling import Scaling
+from partirvm.spec import Pass, Problem, Solved
+from partirvm.strategies import STRATEGIES, Gather, Save, Stopped
 from partirvm.types import BIAS
 
 MOST = 2000

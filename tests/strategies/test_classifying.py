@@ -8,12 +8,11 @@ from by_default import some
 from class_simulator import NAMES, ClassSimulator, groups, usable
 from numpy.testing import assert_allclose, assert_array_equal
 
-from partirvm.core.termination import Termination
-from partirvm.likelihoods.classes import Newton
-from partirvm.likelihoods.passes import ErrorPass
-from partirvm.spec.problem import Options, Solved
+from partirvm.core import Termination
+from partirvm.likelihoods import ErrorPass, Newton
+from partirvm.spec import Options, Solved
+from partirvm.strategies import Gather
 from partirvm.strategies.fit_rows import LEAST
-from partirvm.strategies.instructions import Gather
 
 KINDS = ((2, "bernoulli"), (3, "multinomial"), (3, "pooled"))
 

@@ -1,5 +1,6 @@
 """The rows that a fit uses and searches, their classes, and the columns that join it."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import naive
@@ -12,13 +13,18 @@ from numpy.random import default_rng
 from numpy.testing import assert_allclose, assert_array_equal
 from simulator import Simulator, wave
 
-from partirvm.core.sampling import Purpose
-from partirvm.core.statistics import GramBlock
-from partirvm.core.updates import HyperState
-from partirvm.likelihoods import GAUSSIAN, gaussian
-from partirvm.likelihoods.gaussian import Solve
-from partirvm.likelihoods.passes import ErrorPass, GramPass, LeaveOneOutPass, ResidualPass
-from partirvm.spec.problem import Options, Solved
+from partirvm.core import GramBlock, HyperState, Purpose
+from partirvm.likelihoods import (
+    GAUSSIAN,
+    ErrorPass,
+    GaussianLikelihood,
+    GramPass,
+    LeaveOneOutPass,
+    ResidualPass,
+    Solve,
+    gaussian,
+)
+from partirvm.spec import Options, Solved
 from partirvm.strategies.fit_rows import SPAN, drawn_rows, quotas, ranked, stratified_partition
 
 PARTITIONED = ["split-merge", "incremental", "working-set"]
@@ -105,10 +111,23 @@ def last_passes(simulator):
     return [type(pass_) for pass_ in simulator.turns[-2]]
 
 
-def test_precise_statistics_do_not_need_a_residual_pass(monkeypatch):
+class FewLeftOutRows(GaussianLikelihood):
+    """The likelihood, which leaves out at most 399 rows."""
+
+    left_out_rows = 399
+
+
+class SomeLeftOut(Simulator):
+    """A simulator in which fewer rows are left out than there are."""
+
+    @property
+    def problem(self):
+        return replace(super().problem, likelihood=FewLeftOutRows())
+
+
+def test_precise_statistics_do_not_need_a_residual_pass():
     """σ² is MacKay's estimate from the residuals of all rows."""
-    monkeypatch.setattr(gaussian, "LEFT_OUT_ROWS", 399)
-    simulator = Simulator(*wave(400, noise=0.3), gamma=0.5)
+    simulator = SomeLeftOut(*wave(400, noise=0.3), gamma=0.5)
     simulator.run("working-set", Options(20, "random", max_rounds=3))
     assert last_passes(simulator) == [LeaveOneOutPass]
     design = simulator.saves[-1].design
@@ -120,12 +139,11 @@ def test_precise_statistics_do_not_need_a_residual_pass(monkeypatch):
     assert 1 / fit.beta == pytest.approx(residual / free, rel=1e-3)
 
 
-def test_imprecise_statistics_need_a_residual_pass(monkeypatch):
+def test_imprecise_statistics_need_a_residual_pass():
     """Without noise the residual is as small as its rounding error."""
-    monkeypatch.setattr(gaussian, "LEFT_OUT_ROWS", 399)
     rng = default_rng(0)
     X = rng.uniform(-1, 1, size=(400, 1))
-    simulator = Simulator(X, np.sin(2 * X[:, 0]), gamma=0.5)
+    simulator = SomeLeftOut(X, np.sin(2 * X[:, 0]), gamma=0.5)
     simulator.run("working-set", Options(20, "random", max_rounds=3))
     (solved,) = simulator.answers[-3]
     found = solved.fit.posterior

@@ -11,28 +11,26 @@ from numpy.testing import assert_allclose
 from scipy.stats import multivariate_normal
 from simulator import Simulator, wave
 
-from partirvm.core.termination import Termination
-from partirvm.likelihoods.classes import Newton
-from partirvm.likelihoods.gaussian import Solve
-from partirvm.likelihoods.passes import GramPass
-from partirvm.spec.problem import Options
-from partirvm.strategies import fit_rows, rounds, working_set
+from partirvm.core import Termination
+from partirvm.likelihoods import GramPass, Newton, Solve
+from partirvm.spec import Options
+from partirvm.strategies import WorkingSetRounds
 
 PER_COLUMN = 4
 
 
-@pytest.fixture(autouse=True)
-def few_rows_per_column(monkeypatch):
-    """Require at least 4 rows per column in a growing sample, so that small data have several
-    samples."""
-    monkeypatch.setattr(fit_rows, "ROWS_PER_COLUMN", PER_COLUMN)
+class FewRows(WorkingSetRounds):
+    """A working set with at least 4 rows per column in a growing sample, so that small data have
+    several samples."""
+
+    rows_per_column = PER_COLUMN
 
 
 def simulated(shuffled=True, **options):
     """Return a run of 600 rows, whose first sample has 80 rows."""
     simulator = Simulator(*wave(600, noise=0.05), gamma=5.0, shuffled=shuffled)
     asked = {"fit_rows": "growing", "sample_rows": 80, "max_rounds": 4, "tol": 1e-6, **options}
-    return simulator, simulator.run("working-set", Options(20, "random", **asked))
+    return simulator, simulator.run(FewRows(), Options(20, "random", **asked))
 
 
 def samples(simulator):
@@ -71,7 +69,7 @@ def test_sample_statistics_add_up(weighted):
     w = default_rng(3).choice([0.0, 1.0, 2.5], size=600) if weighted else None
     simulator = Simulator(X, y, gamma=5.0, w=w)
     options = Options(20, "random", "growing", sample_rows=80, max_rounds=5)
-    simulator.run("working-set", options)
+    simulator.run(FewRows(), options)
     fit = simulator.saves[-1].fit
     phi = simulator.phi(simulator.saves[-1].design)
     offset = fit.statistics.offset
@@ -86,7 +84,7 @@ def test_a_round_without_gain_enlarges_the_sample_before_it_ends_the_run():
     """Few columns explain this target, so that no more rows are needed."""
     simulator = Simulator(*wave(2000, noise=0.05), gamma=0.3)
     options = Options(10, "random", "growing", sample_rows=200, tol=1e-6)
-    assert simulator.run("working-set", options) is Termination.CONVERGED
+    assert simulator.run(FewRows(), options) is Termination.CONVERGED
     rows = [fit.start.statistics.n for fit in simulator.passes(Solve)]
     assert max(len(fit.start.labels) for fit in simulator.passes(Solve)) * PER_COLUMN < 200
     assert 400 in rows
@@ -94,20 +92,18 @@ def test_a_round_without_gain_enlarges_the_sample_before_it_ends_the_run():
     assert rows[-1] == 2000
 
 
-def test_the_evidence_is_compared_over_the_same_rows(monkeypatch):
+def test_the_evidence_is_compared_over_the_same_rows():
     """After growth it is the evidence at the same α and β over the larger sample."""
     simulator = Simulator(*wave(600, noise=0.05), gamma=5.0)
     compared = []
-    enlarge = rounds.enlarge
 
-    def noted(state, count):
-        state = yield from enlarge(state, count)
-        compared.append(state)
-        return state
+    class Noting(FewRows):
+        def enlarge(self, state, count):
+            state = yield from super().enlarge(state, count)
+            compared.append(state)
+            return state
 
-    for module in (rounds, working_set):
-        monkeypatch.setattr(module, "enlarge", noted)
-    simulator.run("working-set", Options(20, "random", "growing", sample_rows=80, max_rounds=4))
+    simulator.run(Noting(), Options(20, "random", "growing", sample_rows=80, max_rounds=4))
     assert len(compared) >= 3
     for state in compared:
         fit = state.fit
@@ -124,7 +120,7 @@ def test_classification_fits_use_the_complete_larger_sample(n_classes):
     likelihood = "bernoulli" if n_classes == 2 else "multinomial"
     simulator = ClassSimulator(*groups(500, n_classes), n_classes=n_classes, likelihood=likelihood)
     simulator.run(
-        "working-set", Options(15, "random", "growing", sample_rows=60, max_rounds=4, max_passes=10)
+        FewRows(), Options(15, "random", "growing", sample_rows=60, max_rounds=4, max_passes=10)
     )
     fits = simulator.passes(Newton)
     sizes = [500 if fit.rows is None else len(fit.rows) for fit in fits]

@@ -7,7 +7,7 @@ from numpy.random import default_rng
 from numpy.testing import assert_array_equal
 
 from partirvm import RVMClassifier, RVMRegressor
-from partirvm.core.termination import Termination
+from partirvm.core import Termination
 from partirvm.strategies import STRATEGIES
 
 pytestmark = pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")

@@ -10,13 +10,11 @@ from by_default import some
 from class_simulator import ClassSimulator, groups
 from simulator import Simulator, spelled, wave
 
-from partirvm.core.termination import Termination
-from partirvm.likelihoods.classes import Newton
-from partirvm.likelihoods.gaussian import Solve
-from partirvm.likelihoods.passes import GramPass
-from partirvm.spec.problem import Options, Solved
+from partirvm.core import Termination
+from partirvm.likelihoods import GramPass, Newton, Solve
+from partirvm.spec import Options, Solved
+from partirvm.strategies import Gather, Save
 from partirvm.strategies.fit_rows import joined, partition
-from partirvm.strategies.instructions import Gather, Save
 from partirvm.strategies.rounds import with_appended_rows
 from partirvm.types import BIAS
 

@@ -16,16 +16,10 @@ from numpy.testing import assert_allclose, assert_array_equal
 from simulator import Simulator, spelled, wave
 
 from partirvm import RVMClassifier, RVMRegressor
-from partirvm.core.statistics import GramBlock
-from partirvm.core.termination import Termination
-from partirvm.core.updates import HyperState
-from partirvm.likelihoods.classes import Newton
-from partirvm.likelihoods.gaussian import Solve
-from partirvm.likelihoods.passes import GramPass, ResidualPass
-from partirvm.spec.panel_pass import Pass
-from partirvm.spec.problem import Options, Solved
-from partirvm.strategies import STRATEGIES, stages, working_set
-from partirvm.strategies.instructions import Save
+from partirvm.core import GramBlock, HyperState, Termination
+from partirvm.likelihoods import GramPass, Newton, ResidualPass, Solve
+from partirvm.spec import Options, Pass, Solved
+from partirvm.strategies import STRATEGIES, Save, WorkingSetRounds, stages
 from partirvm.strategies.stopping import FLAT, PATIENCE
 
 GROWING = ("basic", "incremental", "working-set")
@@ -316,10 +310,16 @@ def test_no_left_out_errors_are_requested_without_local_residuals():
     assert list(stages.corrected(stages.first_state(simulator.problem, options))) == []
 
 
+class EffortEndsSmallFits(WorkingSetRounds):
+    """The strategy, in which effort ends small fits, too."""
+
+    least_work = 1.0
+
+
 @pytest.mark.parametrize("classes", [False, True], ids=["numbers", "classes"])
 def test_a_run_ends_after_the_second_slow_round_in_a_row(classes, monkeypatch):
     """The criterion uses evidence and columns from the history, and holds only at the end."""
-    monkeypatch.setattr(working_set, "LEAST_WORK", 1.0)  # effort also ends small fits
+    monkeypatch.setitem(STRATEGIES, "working-set", EffortEndsSmallFits)
     rng = default_rng(0)
     X = rng.uniform(-2, 2, size=(1500, 2))
     y = np.sin(4 * X[:, 0]) * X[:, 1] + 0.1 * rng.normal(size=1500)
