@@ -20,7 +20,15 @@ _HOMES = {
     "estimators": ["RVMClassifier", "RVMRegressor", "load_model", "save_model"],
     "jobs": ["open_job", "plan", "submit"],
     "kernels.permission": ["allow_functions"],
-    "kernels": ["Categorical", "Gaussian", "Laplacian", "Matern32", "Matern52", "Polynomial"],
+    "kernels": [
+        "Anova",
+        "Categorical",
+        "Gaussian",
+        "Laplacian",
+        "Matern32",
+        "Matern52",
+        "Polynomial",
+    ],
     "options.values": [
         "AlphaPrior",
         "Incremental",
@@ -41,6 +49,7 @@ _MODULES = {name: f"partirvm.{module}" for module, names in _HOMES.items() for n
 
 __all__ = [
     "AlphaPrior",
+    "Anova",
     "Categorical",
     "DiagnosticsDisplay",
     "FitCallback",
@@ -75,7 +84,15 @@ if TYPE_CHECKING:
     from partirvm.data.row_groups import Groups
     from partirvm.estimators import RVMClassifier, RVMRegressor, load_model, save_model
     from partirvm.jobs import open_job, plan, submit
-    from partirvm.kernels import Categorical, Gaussian, Laplacian, Matern32, Matern52, Polynomial
+    from partirvm.kernels import (
+        Anova,
+        Categorical,
+        Gaussian,
+        Laplacian,
+        Matern32,
+        Matern52,
+        Polynomial,
+    )
     from partirvm.kernels.permission import allow_functions
     from partirvm.options.values import (
         AlphaPrior,

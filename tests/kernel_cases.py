@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import combinations
 
 import naive
 import numpy as np
@@ -9,6 +10,7 @@ from sklearn.gaussian_process.kernels import Matern
 from sklearn.metrics.pairwise import laplacian_kernel, polynomial_kernel
 
 from partirvm.kernels import (
+    Anova,
     Categorical,
     Directions,
     FunctionKernel,
@@ -59,6 +61,32 @@ def spline(X, Z):
 def categorical(*gamma):
     """Return exp(−Σ_j gamma_j [x_j ≠ z_j])."""
     return lambda X, Z: np.exp(-(np.array(gamma) * (X[:, None] != Z[None])).sum(axis=-1))
+
+
+def subsets(shares, order=None):
+    """Yield the non-empty subsets of features, of up to ``order``."""
+    for size in range(1, (order or len(shares)) + 1):
+        yield from combinations(range(len(shares)), size)
+
+
+def anova(shares, of_feature, order=None):
+    """Return Σ_S Π_{j ∈ S} a_j k_j / Σ_S Π_{j ∈ S} a_j, for ``of_feature(X[:, [j]], Z[:, [j]], j)``."""
+
+    def twin(X, Z):
+        terms = [a * of_feature(X[:, [j]], Z[:, [j]], j) for j, a in enumerate(shares)]
+        products = (np.prod([terms[j] for j in each], axis=0) for each in subsets(shares, order))
+        return sum(products) / sum(
+            np.prod([shares[j] for j in each]) for each in subsets(shares, order)
+        )
+
+    return twin
+
+
+def portions(shares, order=None):
+    """Return, for each feature, the part of Σ_S Π_{j ∈ S} a_j whose subsets contain it."""
+    every = {each: np.prod([shares[j] for j in each]) for each in subsets(shares, order)}
+    of_feature = [sum(a for each, a in every.items() if j in each) for j in range(len(shares))]
+    return np.array(of_feature) / sum(every.values())
 
 
 @dataclass(frozen=True)
@@ -156,6 +184,48 @@ CASES = [
         lambda X, Z: polynomial_kernel(X, Z, degree=2, gamma=0.2) * (X @ Z.T) + spline(X, Z),
         mercer=False,
     ),
+    falling(
+        "anova",
+        Anova(0.5),
+        anova((1 / 3,) * 3, lambda X, Z, j: naive.gaussian(X, Z, 0.5)),
+        tuple(0.5 * portions((1 / 3,) * 3)),
+    ),
+    falling(
+        "anova, widths and shares",
+        Anova(ALL, (0.5, 0.0, 3.0)),
+        anova((0.5, 0.0, 3.0), lambda X, Z, j: naive.gaussian(X, Z, ALL[j])),
+        tuple(ALL * portions((0.5, 0.0, 3.0))),
+    ),
+    falling(
+        "anova, matern32, one share",
+        Anova(ALL, 0.7, base="matern32"),
+        anova((0.7,) * 3, lambda X, Z, j: matern(1.5, ALL[j])(X, Z)),
+        tuple(ALL * portions((0.7,) * 3)),
+    ),
+    falling(
+        "anova, laplacian, tiny shares",
+        Anova(WIDTHS, (1e-12, 2e-12, 5e-13), base="laplacian"),
+        anova(
+            (1e-12, 2e-12, 5e-13), lambda X, Z, j: laplacian_kernel(X, Z, WIDTHS[j] or 1e-300), 1
+        ),
+        tuple(WIDTHS * portions((1e-12, 2e-12, 5e-13))),
+    ),
+    falling(
+        "anova, pairs and a category",
+        Anova(ALL, (0.5, 2.0, 1.0), order=2, categorical=(2,)),
+        anova(
+            (0.5, 2.0, 1.0),
+            lambda X, Z, j: categorical(ALL[j])(X, Z) if j == 2 else naive.gaussian(X, Z, ALL[j]),
+            2,
+        ),
+        tuple(ALL * portions((0.5, 2.0, 1.0), 2)),
+    ),
+    falling(
+        "anova, effects of single features",
+        Anova(ALL, (0.5, 2.0, 1.0), base="matern52", order=1),
+        anova((0.5, 2.0, 1.0), lambda X, Z, j: matern(2.5, ALL[j])(X, Z), 1),
+        (0.2 / 7, 0.4 * 4 / 7, 2 / 7),
+    ),
     Case("linear", Linear(), lambda X, Z: X @ Z.T),
     Case(
         "polynomial",
@@ -191,6 +261,21 @@ NAMED = [case for case in CASES if case.name != "callable"]
 """Cases with a spec."""
 
 IMPOSSIBLE = {
+    "anova": [
+        {},
+        {"gamma": [0.0]},
+        {"gamma": "learn"},
+        *(
+            {"gamma": [1.0], "shares": shares}
+            for shares in ([0.0], [-1.0], [np.nan], [np.inf], "1", [[1.0]], None, 1e7, 1e-40)
+        ),
+        *({"gamma": [1.0], "base": base} for base in ("linear", "anova", "sum", "", None, 3)),
+        *({"gamma": [1.0], "order": order} for order in (0, -1, 1.5, True, "2")),
+        *(
+            {"gamma": [1.0], "categorical": positions}
+            for positions in ([0, 0], [-1], [0.5], [True], "0", 3, None)
+        ),
+    ],
     "gaussian": [
         {"gamma": gamma} for gamma in ([], [0.0, 0.0], [1.0, -1.0], [np.nan], [1e308], "learn", {})
     ],

@@ -16,3 +16,11 @@ def saddle(n, seed=0, low=-2.0, high=2.0):
     rng = default_rng(seed)
     X = np.column_stack([rng.uniform(low, high, n), rng.uniform(-2, 2, n)])
     return X, np.sin(2 * X[:, 0]) * X[:, 1] + 0.1 * rng.normal(size=n)
+
+
+def additive(n, d, seed=0, noise=0.1):
+    """Return rows in [−1, 1]ᵈ, and a sum of one wave per feature with normal noise."""
+    frequencies = np.linspace(1.0, 5.0, d)
+    rng = default_rng(seed)
+    X = rng.uniform(-1.0, 1.0, (n, d))
+    return X, np.sin(frequencies * X + np.arange(d)).sum(axis=1) + noise * rng.normal(size=n)

@@ -32,11 +32,11 @@ class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):
     Parameters
     ----------
     kernel : str, option value, kernel, callable, list of these, or None, default="auto"
-        Kernel: "auto" (learned), "gaussian", "matern52", "matern32", "laplacian", "polynomial",
-        "categorical", "linear", "linear-spline", "none", or "module:function" (see Kernels in the
-        guide). An object such as ``Gaussian(gamma="learn-per-feature", multiples=(1, 8))`` takes
-        its own options. ``partirvm.kernels`` has kernels with fixed parameters, and their sums and
-        products.
+        Kernel: "auto" (learned), "gaussian", "matern52", "matern32", "laplacian", "anova",
+        "polynomial", "categorical", "linear", "linear-spline", "none", or "module:function"
+        (see Kernels in the guide). An object such as ``Gaussian(gamma="learn-per-feature",
+        multiples=(1, 8))`` takes its own options. ``partirvm.kernels`` has kernels with fixed
+        parameters, and their sums and products.
     gamma : str, float or array of shape (d,), default="learn"
         Inverse squared width of the kernel: "learn", "learn-shared", "learn-per-feature", "scale",
         a number, or one number per feature (see Kernels in the guide).

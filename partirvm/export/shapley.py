@@ -15,7 +15,8 @@ with u_mi(t) = c_mi + t (a_mi − c_mi): let each column join at a uniform rando
 that joined before t form S. The integrand has degree d − 1, so Gauss–Legendre quadrature with ⌈d/2⌉
 points is exact. The product without factor j is the full product divided by u_mj, whose rounding
 error cancels. With an even number of points, none is ½, so u_mj is zero only where the quotient has
-no weight. Sums and linear functions follow by additivity.
+no weight. Sums and linear functions follow by additivity. An ANOVA kernel without an order is
+a product over columns up to a constant, to which no column contributes.
 
 **Sampled.** Otherwise, each background row is changed into x column by column, in random orders and
 their reverses.
@@ -33,6 +34,7 @@ from partirvm import kernels
 from partirvm.data.convert import checked_rows
 from partirvm.errors import UsageError
 from partirvm.export.graph import model_of
+from partirvm.kernels.anova import total_of
 from partirvm.kernels.base import Family, runs
 from partirvm.kernels.design import Design
 from partirvm.kernels.functions import LINEAR
@@ -78,11 +80,11 @@ def explain(
     base excludes them. ``output_names`` names the target or its map. ``error_std`` is None.
 
     Values are exact for kernels that are products over columns (Gaussian, Laplacian, categorical,
-    linear spline, and any kernel of one column), for products and sums of these, and for
-    ``basis="linear"``. For others, such as Matérn kernels and directions of several columns, they
-    are sampled: each background row becomes x along random permutations of the columns, and along
-    their reverses. Sampled values also add up; ``output_names`` then ends in "(sampled)", and
-    ``error_std`` (n, p) holds standard errors.
+    linear spline, ANOVA without an order or with order 1, and any kernel of one column), for
+    products and sums of these, and for ``basis="linear"``. For others, such as Matérn kernels and
+    directions of several columns, they are sampled: each background row becomes x along random
+    permutations of the columns, and along their reverses. Sampled values also add up;
+    ``output_names`` then ends in "(sampled)", and ``error_std`` (n, p) holds standard errors.
 
     A row takes B·M·d²/2 steps of about 3 ns for M vectors, or 2·B·``permutations``·(d + 1) sampled
     predictions. Raises ``UsageError`` for several targets or an empty background, ``DataError`` for
@@ -228,12 +230,12 @@ class Factor(NamedTuple):
 
     Attributes:
         column: the number of the column
-        kernel: the kernel of the inputs
+        kernel: a function of the inputs with ``values``, such as a kernel
         inputs: (r,), the positions of the column's inputs
     """
 
     column: int
-    kernel: kernels.Kernel
+    kernel: Any
     inputs: Int
 
 
@@ -259,6 +261,8 @@ def products_of(
             pairs = itertools.product(terms, products_of(part, inputs, owners))
             terms = [(a * b, first + second) for (a, first), (b, second) in pairs]
         return terms
+    if type(kernel) is kernels.Anova:
+        return _of_anova(kernel, inputs, owners)
     factors = _factors(kernel, inputs, owners)
     if len(factors) > 1 and type(kernel) not in SEPARABLE:
         raise JointError
@@ -279,6 +283,49 @@ def _factors(kernel: kernels.Kernel, inputs: Int, owners: Int) -> list[Factor]:
             part = replace(kernel, gamma=tuple(widths[places].tolist()))
         factors.append(Factor(column, part, inputs[places]))
     return factors
+
+
+@dataclass(frozen=True)
+class Raised:
+    """The function 1 + ``scale`` k of a kernel k on some inputs, the factor of an ANOVA kernel."""
+
+    kernel: kernels.Anova
+    scale: float
+
+    def values(self, points: Float, centres: Float) -> Float:
+        """Return the values (n, m) at points (n, r) and centres (m, r)."""
+        return 1.0 + self.scale * self.kernel.values(points, centres)
+
+
+def _of_anova(kernel: kernels.Anova, inputs: Int, owners: Int) -> list[tuple[float, list[Factor]]]:
+    """Return an ANOVA kernel on ``inputs`` as ``products_of`` does, up to a constant.
+
+    Without an order, it is the product over columns of 1 + S for the sum S of the column's inputs,
+    minus 1. With order 1, it is the sum of S. Raises ``JointError`` for other orders.
+    """
+    d = len(inputs)
+    shares = kernel.shares_of(d)
+    widths = kernel.widths(d)
+    total = float(total_of(shares[:, None], kernel.order)[0])
+    factors = list[Factor]()
+    scales = list[float]()
+    weight = 1.0 / total
+    for column in np.unique(owners[inputs[shares > 0]]).tolist():
+        places = np.flatnonzero((shares > 0) & (owners[inputs] == column))
+        scale = float(total_of(shares[places, None], kernel.order)[0])
+        if not widths[places].any():
+            weight *= 1.0 + scale  # a constant factor
+            continue
+        part = kernel.on(places, widths[places], shares[places])
+        scales.append(scale)
+        factors.append(Factor(column, part, inputs[places]))
+    pairs = list(zip(scales, factors, strict=True))
+    if kernel.order == 1:
+        return [(scale / total, [factor]) for scale, factor in pairs]
+    if kernel.order is not None and kernel.order < np.count_nonzero(shares):
+        raise JointError
+    raised = [factor._replace(kernel=Raised(factor.kernel, scale)) for scale, factor in pairs]
+    return [(weight, raised)]
 
 
 @dataclass(frozen=True, eq=False)

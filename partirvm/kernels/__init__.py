@@ -5,6 +5,7 @@ coordinates.
 learns it.
 """
 
+from partirvm.kernels.anova import Anova
 from partirvm.kernels.base import KERNELS, Family, Kernel, NoKernel, kernel_from_spec
 from partirvm.kernels.composed import OnColumns, Product, Several, Sum
 from partirvm.kernels.design import NONE, Design, LocalNoise
@@ -43,7 +44,7 @@ __all__ = [
 
 WITH_GAMMA: dict[str, type[Family]] = {
     family.name: family
-    for family in (Gaussian, Laplacian, Matern32, Matern52, Polynomial, Categorical)
+    for family in (Gaussian, Laplacian, Matern32, Matern52, Polynomial, Categorical, Anova)
 }
 """Kernels that are fully specified by a name and gamma."""
 

@@ -201,6 +201,11 @@ class Kernel(DeclaredState):
         and A z; None if the kernel measures no distance or has components."""
         return None
 
+    def level_widths(self, n_features: int) -> Float:
+        """Return what different codes of each feature add to the squared distance,
+        (n_features,): 0 for features that are numbers."""
+        return np.zeros(n_features)
+
     def effective(self, n_features: int) -> Bool:
         """Return the features (n_features,) on which the values depend: features with a gamma, or
         all features if there are no gammas."""

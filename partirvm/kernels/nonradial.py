@@ -121,6 +121,9 @@ class Categorical(Family, name="categorical", form=PreparedSteps):
     Categorical(gamma=(2.0, 0.01))
     """
 
+    def level_widths(self, n_features: int) -> Float:
+        return self.widths(n_features)
+
     def operations(self, x: Any, Z: Float) -> Any:
         x, Z, widths = self.used(x, Z)
         return np.exp(-x.graph("Differ", x, Z.T, widths))

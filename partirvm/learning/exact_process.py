@@ -24,13 +24,14 @@ from scipy.linalg import blas, lapack, solve_triangular
 
 from partirvm.core.ascent import Pairs, ascend
 from partirvm.core.updates import NOISE_FLOOR
-from partirvm.kernels import Directions, Kernel
+from partirvm.kernels import Anova, Directions, Kernel
+from partirvm.kernels.anova import AnovaTriangle
 from partirvm.kernels.design import NONE
 from partirvm.kernels.radial import RadialKernel, RadialTriangle
 from partirvm.learning.sample import SampledRows
 from partirvm.process import in_threads, unlocked
 from partirvm.spec.problem import Problem
-from partirvm.types import Float, Int
+from partirvm.types import Bool, Float, Int
 
 NARROW_SD = 2.0
 """Prior standard deviation of a log parameter above its value at half of gamma="scale"; the prior
@@ -92,8 +93,10 @@ class AnyTriangle:
         )
 
 
-def triangle(kernel: Kernel, points: Float) -> AnyTriangle | RadialTriangle:
+def triangle(kernel: Kernel, points: Float) -> AnyTriangle | AnovaTriangle | RadialTriangle:
     """Return the values of the kernel between all points."""
+    if isinstance(kernel, Anova):
+        return AnovaTriangle(kernel, points)
     if isinstance(kernel, Directions) and not kernel.free:
         return RadialTriangle(kernel.kernel, points @ kernel.matrix.T)
     return (
@@ -101,6 +104,11 @@ def triangle(kernel: Kernel, points: Float) -> AnyTriangle | RadialTriangle:
         if isinstance(kernel, RadialKernel)
         else AnyTriangle(kernel, points)
     )
+
+
+def is_share(name: str) -> bool:
+    """Return True if a parameter of a kernel is a share of an ANOVA kernel."""
+    return "shares" in name
 
 
 @dataclass(frozen=True)
@@ -149,6 +157,17 @@ class ProcessRows:
             inverse = inverse / rows.weights
         targets = problem.likelihood.working.of_process(problem, rows.t)
         return cls(sample, problem, scaling.inputs(rows.X), targets, inverse, columns)
+
+    def first(self, count: int) -> "ProcessRows":
+        """Return the first rows, at most ``count``."""
+        part = slice(0, count)
+        return replace(
+            self,
+            X=self.X[part],
+            t=self.t[part],
+            inverse=self.inverse[part],
+            columns=self.columns[part],
+        )
 
     @cached_property
     def _of_columns(self) -> Float:
@@ -211,13 +230,20 @@ class ProcessRows:
         more = 0.0 if self.problem.noise_variance is not None else self.profile(fit)[1]
         return replace(fit, signal=fit.signal + more, noise=fit.noise + more)
 
-    def log_prior(self, theta: Float) -> tuple[float, Float]:
+    def log_prior(self, theta: Float, shares: Bool | bool = False) -> tuple[float, Float]:
         """Return the log prior, up to constants, of log parameters, log s² and log σ² (p + 2,), and
-        its slopes."""
-        logs = self.problem.empty.kernel.logs
+        its slopes.
+
+        The prior of the parameters that ``shares`` (p + 2,) marks is flat. An ANOVA kernel compares
+        each feature on its own, so that widths are √d times narrower.
+        """
+        parameters = self.problem.empty.kernel.learnable()
+        logs = np.array([log for name, log in parameters.items() if not is_share(name)])
         middle = np.full(len(theta), logs[np.isfinite(logs)].mean() - np.log(2.0))
+        if np.any(shares) and not any(map(is_share, parameters)):
+            middle += np.log(self.X.shape[1])
         middle[-1] = np.log(NOISE_SHARE * self.problem.target_variance)
-        move = np.maximum(theta - middle, 0.0) / NARROW_SD**2
+        move = np.where(shares, 0.0, np.maximum(theta - middle, 0.0) / NARROW_SD**2)
         move[-2:] = 0.0, min(theta[-1] - middle[-1], 0.0) / NOISE_SD**2
         return -0.5 * float(move @ (theta - middle)), -move
 
@@ -283,7 +309,8 @@ class ProcessSearch:
             return -np.inf, np.zeros(len(theta))  # makes the next step smaller
         evidence, slopes = evaluated
         free = np.append(np.isfinite(self.start.kernel.logs), [True, True])
-        log_prior, rise = self.rows.log_prior(theta[free])
+        shares = np.array([*map(is_share, self.start.kernel.parameters), False, False])
+        log_prior, rise = self.rows.log_prior(theta[free], shares[free])
         slopes[free] += rise
         value = evidence + log_prior
         if value > self.best.value:

@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from partirvm.kernels import Kernel
+from partirvm.kernels.anova import Anova
 from partirvm.kernels.composed import inside
 from partirvm.kernels.radial import RadialKernel
 from partirvm.learning.exact_process import ProcessFit, ProcessRows, climb
@@ -239,9 +240,8 @@ def _skewed(raw: Float, scaling: Scaling, kernel: Kernel, seen: int = 200) -> li
     kurtosis = np.nanmean(z**4, axis=0)
     several = np.array([len(np.unique(x[:seen])) > 4 for x in raw.T])
     tried = several & ((np.abs(skewness) > SKEWED) | (kurtosis > HEAVY))
-    numeric = [
-        j for _, columns in inside(kernel, scaling.n_inputs, RadialKernel) for j in columns.tolist()
-    ]
+    parts = inside(kernel, scaling.n_inputs, RadialKernel | Anova)
+    numeric = [j for _, columns in parts for j in columns.tolist()]
     places = np.argsort(-kurtosis, kind="stable").tolist()
     return [j for j in places if tried[j] and j in numeric and j not in scaling.embedded]
 

@@ -50,6 +50,9 @@ EACH = "a width per feature"
 DIRECTIONS = "a width per direction"
 """Name of this kernel form in the history and in the plan."""
 
+EFFECTS = "sums of effects"
+"""Name of the ANOVA kernel's form in the history and in the plan."""
+
 MEAN = "the mean alone"
 """Name of a model without a kernel in the history and in the plan."""
 
@@ -241,7 +244,7 @@ def kernel_text(entry: Entry, features: Sequence[str]) -> Entry:
     order = [
         k for k in np.argsort(-logs, kind="stable").tolist() if k not in switched and not entries[k]
     ]
-    off = _first([names[k].removeprefix("gamma of ") for k in switched])
+    off = _first([names[k].removeprefix("gamma of ").removeprefix("share of ") for k in switched])
     verdict = {
         None: "",
         True: " over all rows: kernel accepted",
@@ -307,6 +310,8 @@ def _compared(choice: dict[str, Any]) -> str:
         )
     if "form" not in choice:
         return text
+    if "effects" in choice:
+        text += _effects_compared(choice["effects"])
     if errors:
         figures = ", ".join(f"{form} {error:.3g}" for form, error in errors.items())
         return (
@@ -325,6 +330,14 @@ def _compared(choice: dict[str, Any]) -> str:
             f"{choice['directions']:+,.1f} nats: "
         )
     return f"{text}{choice['form']}: "
+
+
+def _effects_compared(effects: dict[str, Any]) -> str:
+    """Describe how sums of effects predict left-out rows."""
+    return (
+        f"{EFFECTS} change the log density by {effects['gain']:+.3f} ± {effects['error']:.3f} nats "
+        f"on each of {effects['rows']:,} left-out rows; "
+    )
 
 
 def described(kernel: Kernel) -> str:
@@ -351,6 +364,7 @@ def _names(kernel: Kernel, features: Sequence[str]) -> list[str]:
     if isinstance(kernel, Family):
         several = {f"gamma[{j}]": f"gamma of {name}" for j, name in enumerate(features)}
         several |= {"gamma": f"gamma of {features[0]}"} if len(features) == 1 else {}
+        several |= {f"shares[{j}]": f"share of {name}" for j, name in enumerate(features)}
         return [several.get(name, name) for name in names]
     if isinstance(kernel, OnColumns):
         features = [features[j] for j in kernel.columns]

@@ -50,6 +50,7 @@ SINGLE_VARIANCE = 1e3
 STAGES = (
     "widths",
     "directions",
+    "sums of effects",
     "more rows",
     "left-out rows",
     "widths of more rows",

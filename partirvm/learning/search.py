@@ -32,7 +32,7 @@ import numpy as np
 from partirvm.core import ascent
 from partirvm.core.sampling import Purpose, stream
 from partirvm.core.termination import Termination
-from partirvm.kernels import Directions, Family, Kernel
+from partirvm.kernels import Anova, Directions, Family, Kernel
 from partirvm.kernels.base import NEGLIGIBLE
 from partirvm.kernels.composed import Several, replaced
 from partirvm.kernels.design import Design
@@ -411,7 +411,8 @@ def switched_off(kernel: Kernel, n_features: int, share: float) -> Kernel:
     """Return the kernel without the features whose gamma is below this fraction of the largest.
 
     Their gamma becomes ``SMALL``, as do equally small gammas of directions; directions' entries for
-    such features become 0. A gamma of 0 is not changed.
+    such features become 0. A gamma of 0 is not changed. In an ANOVA kernel, the share becomes
+    ``SMALL``, if the product of gamma and the portion of a feature is below this fraction.
     """
 
     def small(gamma: Float) -> tuple[float, ...]:
@@ -423,6 +424,8 @@ def switched_off(kernel: Kernel, n_features: int, share: float) -> Kernel:
             matrix = np.where(widths < share * widths.max(), 0.0, old.matrix)
             inner = replace(old.kernel, gamma=small(np.array(old.kernel.gamma)))
             return replace(old, kernel=inner, axes=tuple(map(tuple, matrix.tolist())))
+        if isinstance(old, Anova):
+            return old.without_weak(share, SMALL)
         family: Family = old
         return replace(family, gamma=small(np.array(family.gamma)))
 

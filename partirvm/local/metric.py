@@ -2,8 +2,10 @@
 
 A distance kernel is a function of Σ_i gamma_i (a_i·(x − z))², alone or within sums, products and
 kernels on a subset of columns; its coordinates are √gamma_i a_i·x. Different categories add gamma
-to the squared distance, by means of a coordinate √(gamma/2) per level. With several kernels, the
-first one is used. Directions and levels without effect are omitted.
+to the squared distance, by means of a coordinate √(gamma/2) per level. In an ANOVA kernel, gamma is
+weighted by the portion of a feature, so that the squared distance of rows near each other is the
+kernel's k(x, x) − k(x, z). With several kernels, the first one is used. Directions and levels
+without effect are omitted.
 """
 
 from collections.abc import Iterator
@@ -11,7 +13,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from partirvm.kernels import Categorical
 from partirvm.kernels.composed import inside
 from partirvm.kernels.design import Design
 from partirvm.types import Columns, Float, Int
@@ -47,10 +48,11 @@ class Metric:
         axes = np.zeros((0, d))
         levels = list[tuple[int, float, float]]()
         for kernel, features in inside(design.kernels[0], d, object):
-            if isinstance(kernel, Categorical):
-                levels += _levels_of(kernel, features, design, columns)
-                continue
+            widths = kernel.level_widths(len(features))
+            levels += _levels_of(widths, features, design, columns)
             matrix = kernel.axes_of_distance(len(features))
+            if matrix is None:
+                continue
             first = len(axes)
             axes = np.pad(axes, ((0, len(matrix)), (0, 0)))
             axes[first:, features] = matrix
@@ -66,8 +68,8 @@ class Metric:
         if not design.kernels:
             return "none"
         for kernel, features in inside(design.kernels[0], design.scaling.n_inputs, object):
-            measured = isinstance(kernel, Categorical)
-            if not measured and kernel.axes_of_distance(len(features)) is None:
+            has_levels = kernel.level_widths(len(features)).any()
+            if not has_levels and kernel.axes_of_distance(len(features)) is None:
                 return str(getattr(kernel, "name", type(kernel).__name__))
         return ""
 
@@ -99,18 +101,18 @@ class Metric:
 
 
 def _levels_of(
-    kernel: Categorical, features: Int, design: Design, columns: Columns
+    widths: Float, features: Int, design: Design, columns: Columns
 ) -> Iterator[tuple[int, float, float]]:
     """Yield the feature, the code and the coordinate of each level that has an effect.
 
     Args:
-        kernel: the categorical kernel
+        widths: (d',), what different levels add to the squared distance
         features: (d',), the kernel's features
         design: defines the scaling of codes
         columns: defines the levels of each feature
     """
     scaling = design.scaling
-    for gamma, feature in zip(kernel.widths(len(features)), features.tolist(), strict=True):
+    for gamma, feature in zip(widths.tolist(), features.tolist(), strict=True):
         if gamma > 0:
             levels = columns.categories.get(columns.features[feature], ())
             codes = np.arange(len(levels)) - scaling.x_shift[feature]

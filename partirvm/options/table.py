@@ -65,9 +65,9 @@ class Request:
     Parameters
     ----------
     kernel
-        Kernel: "auto" (learned), "gaussian", "matern52", "matern32", "laplacian", "polynomial",
-        "categorical", "linear", "linear-spline", "none", or "module:function" (see Kernels in the
-        guide).
+        Kernel: "auto" (learned), "gaussian", "matern52", "matern32", "laplacian", "anova",
+        "polynomial", "categorical", "linear", "linear-spline", "none", or "module:function"
+        (see Kernels in the guide).
     gamma
         Inverse squared width of the kernel: "learn", "learn-shared", "learn-per-feature", "scale",
         a number, or one number per feature (see Kernels in the guide).

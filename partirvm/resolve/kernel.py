@@ -25,6 +25,7 @@ from partirvm.core.moments import Moments
 from partirvm.data.source import Source
 from partirvm.errors import UsageError
 from partirvm.kernels import (
+    Anova,
     Categorical,
     Family,
     FunctionKernel,
@@ -180,11 +181,12 @@ def _named(
         variances[0] = float(np.mean(~inputs.constant[numeric]))
     elif len(numeric):
         variances[0] = float(np.mean(inputs.variance[numeric]) + np.var(inputs.mean[numeric]))
-    scales = [
-        1.0 / (scaling.n_inputs * variance) if variance > 0 else 1.0 for variance in variances
-    ]
+    # an ANOVA kernel compares one feature at a time, others compare all of them together
+    compared = 1 if issubclass(family, Anova) else scaling.n_inputs
+    scales = [1.0 / (compared * variance) if variance > 0 else 1.0 for variance in variances]
     each = tuple(scales[j in coded] for j in range(d))
-    return _by_kind(family(each), columns, scaling, shared=gamma != "learn-per-feature")
+    kernel = _by_kind(family(each), columns, scaling, shared=gamma != "learn-per-feature")
+    return kernel.per_feature(scaling.n_inputs) if gamma == "learn-per-feature" else kernel
 
 
 def _given(given: Any, gamma: Any, columns: Columns, scaling: Scaling) -> Kernel:
@@ -231,6 +233,8 @@ def _by_kind(family: Family, columns: Columns, scaling: Scaling, *, shared: bool
     coded = _coded(columns, scaling)
     shared = shared or len(family.gamma) == 1
     gamma = family.widths(len(columns.features))[scaling.sources].tolist()
+    if isinstance(family, Anova):
+        return _anova(family, tuple(gamma[:1] if shared else gamma), list(coded), scaling)
     if isinstance(family, Categorical) or not coded:
         return replace(family, gamma=tuple(gamma[:1] if shared else gamma))
     numeric = [j for j in range(len(gamma)) if j not in coded]
@@ -240,6 +244,23 @@ def _by_kind(family: Family, columns: Columns, scaling: Scaling, *, shared: bool
         if any(gammas):
             parts.append(kernels.OnColumns(replace(kernel, gamma=gammas), tuple(inputs)))
     return parts[0] if len(parts) == 1 else kernels.Product(tuple(parts))
+
+
+def _anova(kernel: Anova, gamma: tuple[float, ...], coded: list[int], scaling: Scaling) -> Anova:
+    """Return an ANOVA kernel of features as a kernel of the scaled inputs.
+
+    Args:
+        kernel: the kernel with parameters of the d features
+        gamma: one gamma, or one per input
+        coded: positions of the inputs that hold codes of categories
+        scaling: the map from the d features to the scaled inputs
+    """
+    shares = kernel.shares
+    if len(shares) > 1:
+        d = int(scaling.sources.max()) + 1
+        shares = tuple(kernel.shares_of(d)[scaling.sources].tolist())
+    known = [j for j in kernel.categorical if j not in scaling.embedded]
+    return replace(kernel, gamma=gamma, shares=shares, categorical=tuple(sorted({*known, *coded})))
 
 
 def _coded(columns: Columns, scaling: Scaling) -> dict[int, float]:

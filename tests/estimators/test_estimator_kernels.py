@@ -58,18 +58,20 @@ def test_predictions_of_every_kernel_follow_its_formula(case, tmp_path):
 @QUIET
 @pytest.mark.parametrize("name", NAMES)
 def test_a_kernel_name_means_the_kernel_with_its_defaults(name):
-    """ "scale" is 1/(d·var) of the scaled inputs; a kernel without gamma refuses it."""
+    """ "scale" is 1/(d·var) of the scaled inputs, or 1/var if each feature has its own kernel; a
+    kernel without gamma refuses it."""
     X, y = rows(30)
     gamma = {"gamma": "scale"} if name in WITH_GAMMA else {}
     model = RVMRegressor(kernel=name, **gamma, **BASIC).fit(X, y).model_
-    fields = {"gamma": (1 / D,)} if name in WITH_GAMMA else {}
+    compared = 1 if name == "anova" else D
+    fields = {"gamma": (1 / compared,)} if name in WITH_GAMMA else {}
     assert model.design.kernel == NAMES[name](**fields)
     raw = (
         RVMRegressor(kernel=name, **gamma, standardize=False, **BASIC)
         .fit(X, y)
         .model_.design.kernel
     )
-    assert name not in WITH_GAMMA or raw.gamma == pytest.approx([1 / (D * X.var())])
+    assert name not in WITH_GAMMA or raw.gamma == pytest.approx([1 / (compared * X.var())])
     for gamma in (0.3, np.array([0.1, 0.2, 0.3])):
         estimator = RVMRegressor(kernel=name, gamma=gamma, **BASIC)
         if name in WITH_GAMMA:

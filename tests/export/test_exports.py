@@ -37,6 +37,9 @@ KERNELS = [
     ),
     kernels.Sum((kernels.Gaussian(0.1), kernels.Matern32(2.0)), (0.7, 0.3)),
     kernels.Several((kernels.Gaussian(0.1), kernels.Laplacian(1.0))),
+    kernels.Anova((0.3, 0.0, 1.2), (0.5, 0.2, 2.0)),
+    kernels.Anova(0.4, (0.5, 0.0, 2.0), base="matern32", categorical=(2,)),
+    kernels.Anova(0.4, (0.5, 1.0, 2.0), base="laplacian", order=2),
 ]
 
 OF_NUMBERS = ("mean", "std", "lower", "upper")

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from numpy.random import default_rng
 from numpy.testing import assert_allclose, assert_array_equal
-from test_exports import random_model
+from test_exports import KERNELS, random_model
 
 from partirvm import RVMRegressor
 from partirvm import kernels as k
@@ -75,6 +75,11 @@ MIXED = k.Product(
 EXACT = [
     (k.Gaussian((0.3, 0.0, 1.2, 0.1)), 4),
     (k.Laplacian(0.3), 5),
+    (k.Anova((0.3, 0.0, 1.2, 0.1), (0.5, 0.2, 2.0, 0.0)), 4),
+    (k.Anova(0.5, 3.0, base="matern32", categorical=(1,)), 4),
+    (k.Anova(0.5, (0.5, 0.2, 2.0, 0.1), base="matern52", order=1), 4),
+    (k.Anova(0.5, (0.0, 0.2, 0.0, 0.0), order=1), 4),
+    (k.Sum((k.Anova(0.5, order=9), on(k.Anova(0.2, 1.0), 1, 3))), 5),
     (k.LinearSpline(), 5),
     (k.Linear(), 4),
     (
@@ -114,9 +119,20 @@ def test_exact_values_equal_averages_over_subsets(kernel, d):
     assert_array_equal(found["data"], X)
 
 
-@pytest.mark.parametrize("seed", [1, 2, 5, 6, 7, 9, 10, 23, 33, 44, 51, 66])
+def test_values_of_limited_interactions_are_sampled():
+    """An order between 1 and d is no product over columns."""
+    model = model_of(k.Anova(0.5, (0.5, 0.2, 2.0, 0.1), order=2), 4)
+    X = rows_of(2, 4, 1)
+    background = rows_of(3, 4, 2)
+    found = model.explain(X, background, permutations=32)
+    off = np.abs(found["values"] - by_subsets(model, X, background, np.arange(4)))
+    assert (off <= 8 * found["error_std"] + 1e-12).all()
+
+
+@pytest.mark.parametrize("seed", [1, 2, 5, 6, 7, 9, 10, 11, 12, 13, 29, 42, 56, 65, 84])
 def test_values_for_random_models_are_within_their_errors_and_add_up(seed):
-    model = random_model(22 * (seed // 11) + seed % 11)
+    count = len(KERNELS)
+    model = random_model(2 * count * (seed // count) + seed % count)
     X = rows_of(3, 3, 1)
     background = rows_of(5, 3, 2)
     found = model.explain(X, background, permutations=32)

@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose
 from partirvm import RVMRegressor
 from partirvm.core import Moments
 from partirvm.errors import UsageError
-from partirvm.kernels import Categorical, Gaussian, Laplacian, OnColumns, Product
+from partirvm.kernels import Anova, Categorical, Gaussian, Laplacian, OnColumns, Product
 from partirvm.options import Request
 from partirvm.resolve.kernel import resolve_kernel
 from partirvm.scaling import Scaling
@@ -97,6 +97,29 @@ def test_only_kernels_for_numbers_and_categories_become_products():
     assert resolved(every, gamma="scale") == OnColumns(Categorical(1 / (3 * 0.25)), (0, 1, 2))
     with pytest.raises(UsageError, match="2 values but the data have 3 features"):
         resolved(gamma=[0.1, 0.2])
+
+
+@pytest.mark.parametrize(
+    ("asked", "kernel"),
+    [
+        ({"kernel": "anova", "gamma": "scale"}, Anova(1.0, categorical=(1,))),
+        (
+            {"kernel": "anova", "gamma": "learn-per-feature"},
+            Anova((1.0, 1 / (0.5 * (1 - 1 / 3)), 1.0), (THIRD,) * 3, categorical=(1,)),
+        ),
+        (
+            {"kernel": "anova", "gamma": [0.1, 0.2, 0.3]},
+            Anova((0.1, 0.2, 0.3), categorical=(1,)),
+        ),
+        (
+            {"kernel": Anova(2.0, (0.1, 0.2, 0.3), base="matern32", categorical=(0,))},
+            Anova(2.0, (0.1, 0.2, 0.3), base="matern32", categorical=(0, 1)),
+        ),
+    ],
+)
+def test_categories_are_features_of_an_anova_kernel(asked, kernel):
+    """The scale is 1/var, since each feature has a kernel of its own."""
+    assert resolved(**asked) == kernel
 
 
 @pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")

@@ -1,0 +1,694 @@
+"""ANOVA kernels, whose functions are sums of effects of single features and of their interactions.
+
+With a kernel k_j of each feature and its share a_j ≥ 0,
+
+    k(x, z) = S(t_1, …, t_d) / S(a_1, …, a_d),    t_j = a_j k_j(x_j, z_j),
+
+where S is the sum of the products of all non-empty subsets of its arguments, Π_j (1 + t_j) − 1.
+With an ``order`` q, only subsets of up to q features count: S = e_1 + … + e_q for the elementary
+symmetric polynomials e_s (Duvenaud, Nickisch & Rasmussen 2011, "Additive Gaussian processes"). A
+radial kernel of many features measures their joint distance: a sum of functions of one feature each
+varies in every one of them, so that no two rows are near each other. This kernel has such sums
+among its functions, at the cost of a product.
+
+Both sums are built by adding one feature at a time: S ← S + t (1 + S), and e_s ← e_s + t e_(s−1).
+All terms are positive, so that no digits are lost. The Newton–Girard formulas for the same
+polynomials are alternating sums of power sums, which cancel.
+
+A block is computed in pieces that stay in the cache. If a feature has few distinct values among the
+rows, as most columns of tables have, its factors are computed once for each of them, and rows of
+this table are copied.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+from scipy.linalg import lapack
+
+from partirvm.errors import UsageError
+from partirvm.kernels.base import (
+    KERNELS,
+    NEGLIGIBLE,
+    Family,
+    PreparedKernel,
+    as_numbers,
+    by_groups,
+    origin_of,
+    runs,
+)
+from partirvm.kernels.nonradial import Laplacian
+from partirvm.kernels.radial import RadialKernel
+from partirvm.options.constraints import Check, near
+from partirvm.types import Float, Int
+
+PAIRS = 4096
+"""Number of pairs of points of a triangle that are computed together."""
+
+KEPT = 1 << 22
+"""Maximum number of values k_j that a triangle keeps: 32 MiB."""
+
+SIZE = 128
+"""Number of columns of a piece, which are computed together."""
+
+ROWS = 128
+"""Number of rows of a piece: three arrays of ``ROWS`` × ``SIZE`` numbers stay in the cache."""
+
+MOST_DISTINCT = 256
+"""Maximum number of distinct values of a feature for which its factors are tabulated: a table for
+``SIZE`` columns then takes 256 KiB."""
+
+LEAST_REPEATS = 2
+"""Minimum number of rows per distinct value for a table."""
+
+
+class FeatureKernel(ABC):
+    """The kernel k_j of one feature, as a function of differences c = root (x − z)."""
+
+    def __init__(self, gamma: float, root: float, power: float) -> None:
+        self.gamma = gamma
+        self.root = root
+        self.power = power
+        """The exponent of gamma in ``root``."""
+
+    @abstractmethod
+    def value(self, work: Float) -> None:
+        """Replace differences c by k."""
+
+    @abstractmethod
+    def slope(self, work: Float, values: Float) -> None:
+        """Replace differences c by ∂k/∂c, given the values k."""
+
+    def by_width(self, differences: Float, values: Float) -> Float:
+        """Return ∂k/∂ log gamma."""
+        slopes = differences.copy()
+        self.slope(slopes, values)
+        slopes *= differences
+        slopes *= self.power
+        return slopes
+
+
+class RadialFeature(FeatureKernel):
+    """A radial kernel of one feature, k = κ(c²) with c = √gamma (x − z)."""
+
+    def __init__(self, kernel: RadialKernel, gamma: float) -> None:
+        super().__init__(gamma, float(np.sqrt(gamma)), 0.5)
+        self.kernel = kernel
+
+    def value(self, work: Float) -> None:
+        np.multiply(work, work, out=work)
+        np.negative(work, out=work)
+        self.kernel.value(work)
+
+    def slope(self, work: Float, values: Float) -> None:
+        slopes = -work * work
+        self.kernel.slope(slopes, values)
+        work *= slopes
+        work *= 2.0
+
+    def by_width(self, differences: Float, values: Float) -> Float:
+        squares = differences * differences
+        slopes = -squares
+        self.kernel.slope(slopes, values)
+        slopes *= squares
+        return slopes
+
+
+class LaplacianFeature(FeatureKernel):
+    """exp(−|c|) with c = gamma (x − z)."""
+
+    def __init__(self, gamma: float) -> None:
+        super().__init__(gamma, gamma, 1.0)
+
+    def value(self, work: Float) -> None:
+        np.abs(work, out=work)
+        np.negative(work, out=work)
+        np.exp(work, out=work)
+
+    def slope(self, work: Float, values: Float) -> None:
+        np.sign(work, out=work)
+        work *= -values
+
+
+class LevelFeature(FeatureKernel):
+    """exp(−gamma [x ≠ z]) for the codes of categories."""
+
+    def __init__(self, gamma: float) -> None:
+        super().__init__(gamma, 1.0, 0.0)
+        self.other = float(np.exp(-gamma))
+
+    def value(self, work: Float) -> None:
+        differs = work != 0.0
+        work[...] = 1.0
+        work[differs] = self.other
+
+    def slope(self, work: Float, values: Float) -> None:
+        work[...] = 0.0
+
+    def by_width(self, differences: Float, values: Float) -> Float:
+        return np.asarray(-self.gamma * values * (differences != 0.0))
+
+
+class Interactions:
+    """The sum S of products of terms, to which one feature after another is added.
+
+    Args:
+        order: maximum number of features in a product, or None
+        shape: shape of the terms of a feature
+    """
+
+    def __init__(self, order: int | None, shape: tuple[int, ...]) -> None:
+        self.unlimited = order is None
+        self.sums = np.zeros((order or 1, *shape))
+        self.work = np.empty(shape)
+
+    def add(self, terms: Float) -> None:
+        """Add the terms of a feature."""
+        first = self.sums[0]
+        if self.unlimited:
+            np.add(first, 1.0, out=self.work)
+            self.work *= terms
+            first += self.work
+            return
+        for s in range(len(self.sums) - 1, 0, -1):
+            np.multiply(self.sums[s - 1], terms, out=self.work)
+            self.sums[s] += self.work
+        first += terms
+
+    @property
+    def total(self) -> Float:
+        """The sum S."""
+        return self.sums[0] if len(self.sums) == 1 else np.asarray(self.sums.sum(axis=0))
+
+
+def total_of(terms: Float, order: int | None) -> Float:
+    """Return S for the terms (d, …) of all features."""
+    interactions = Interactions(order, terms.shape[1:])
+    for of_feature in terms:
+        interactions.add(of_feature)
+    return interactions.total
+
+
+def slopes_of(terms: Float, order: int | None) -> Float:
+    """Return ∂S/∂t_j for the terms t (d, …) of all features.
+
+    It is the product of 1 + t over the other features or, with an order, the sum of their products
+    of fewer than ``order`` terms, which is combined from the features before j and after j. The
+    product is a quotient unless terms are negative, as those of another radial kernel may be.
+    """
+    if order is None and terms.min(initial=0.0) >= 0.0:
+        slopes = 1.0 + terms
+        np.divide(slopes.prod(axis=0), slopes, out=slopes)
+        return slopes
+    size = 1 if order is None else order
+    before = np.zeros((size, *terms.shape[1:]))
+    before[0] = 1.0
+    after = before.copy()
+    sums_before = []
+    for of_feature in terms:
+        sums_before.append(before.cumsum(axis=0)[::-1])
+        before = _with(before, of_feature, order)
+    slopes = np.empty(terms.shape)
+    for j in range(len(terms) - 1, -1, -1):
+        slopes[j] = (sums_before[j] * after).sum(axis=0)
+        after = _with(after, terms[j], order)
+    return slopes
+
+
+def _with(sums: Float, terms: Float, order: int | None) -> Float:
+    """Return Π (1 + t), or e_0 … e_(order−1), (size, …), with the terms of another feature."""
+    if order is None:
+        return sums * (1.0 + terms)
+    extended = sums.copy()
+    extended[1:] += sums[:-1] * terms
+    return extended
+
+
+class Distinct(NamedTuple):
+    """The coordinates of rows in one feature.
+
+    Attributes:
+        values: (n,), the coordinate of each row; with a table, (u,), the distinct coordinates
+        places: (n,), the position of each row in the table; None without a table
+    """
+
+    values: Float
+    places: Int | None
+
+    @classmethod
+    def of(cls, coordinates: Float) -> "Distinct":
+        """Return the coordinates (n,), with a table if there are few distinct values."""
+        most = min(len(coordinates) // LEAST_REPEATS, MOST_DISTINCT)
+        if most < 1 or len(np.unique(coordinates[: 2 * most])) > most:
+            return cls(coordinates, None)
+        values, places = np.unique(coordinates, return_inverse=True)
+        return cls(values, places) if len(values) <= most else cls(coordinates, None)
+
+
+class ActiveFeatures:
+    """The features of an ANOVA kernel that have a share, and what its derivatives have in common.
+
+    ``places`` (p,) are their positions, ``factors`` and ``shares`` (p,) theirs, and ``total`` is S
+    at x = z.
+    """
+
+    def __init__(self, kernel: "Anova", n_features: int) -> None:
+        shares = kernel.shares_of(n_features)
+        self.kernel = kernel
+        self.n_features = n_features
+        self.places = np.flatnonzero(shares)
+        self.shares = shares[self.places]
+        self.factors = [kernel.factor(n_features, j) for j in self.places.tolist()]
+        self.total = float(total_of(self.shares[:, None], kernel.order)[0])
+
+    def coordinates(self, points: Float, origin: Float) -> Float:
+        """Return the coordinates (p, n) of points (n, d), measured from ``origin`` (d,)."""
+        coordinates = np.empty((len(self.places), len(points)))
+        for place, (j, factor) in enumerate(zip(self.places.tolist(), self.factors, strict=True)):
+            coordinates[place] = points[:, j]
+            if not isinstance(factor, LevelFeature):
+                coordinates[place] -= origin[j]
+                coordinates[place] *= factor.root
+        return coordinates
+
+    def values(self, differences: Float) -> Float:
+        """Return the values k_j (p, …) for differences of coordinates (p, …)."""
+        values = differences.copy()
+        for factor, of_feature in zip(self.factors, values, strict=True):
+            factor.value(of_feature)
+        return values
+
+    def terms(self, values: Float) -> Float:
+        """Return the terms a_j k_j (p, …)."""
+        return self.shares.reshape(-1, *[1] * (values.ndim - 1)) * values
+
+    def sums(self, differences: Float, values: Float, weights: Float) -> Float:
+        """Return the sums of weights times ∂S/∂ log gamma_j and ∂S/∂ log a_j, (2, p).
+
+        Args:
+            differences: of coordinates, (p, …)
+            values: k_j, (p, …)
+            weights: (…)
+        """
+        terms = self.terms(values)
+        slopes = slopes_of(terms, self.kernel.order)
+        slopes *= weights
+        sums = np.empty((2, len(self.places)))
+        for place, factor in enumerate(self.factors):
+            steps = factor.by_width(differences[place], values[place])
+            sums[0, place] = self.shares[place] * np.vdot(slopes[place], steps)
+            sums[1, place] = np.vdot(slopes[place], terms[place])
+        return sums
+
+    def gradient(self, sums: Float, of_values: float) -> Float:
+        """Return the weighted sums of ∂k/∂ log parameter for k = S/S(a).
+
+        These are ∂S/∂ log gamma_j / S(a) and (∂S/∂ log a_j − k ∂S(a)/∂ log a_j) / S(a).
+
+        Args:
+            sums: as ``sums`` returns them, (2, p)
+            of_values: the sum of weights times k
+        """
+        peaks = self.shares * slopes_of(self.shares[:, None], self.kernel.order)[:, 0]
+        of_features = np.zeros((2, self.n_features))
+        of_features[:, self.places] = sums
+        of_features[1, self.places] -= of_values * peaks
+        of_features /= self.total
+        return np.concatenate(
+            [self.kernel.shared(of_features[0]), self.kernel.of_shares(of_features[1])]
+        )
+
+
+class PreparedAnova(PreparedKernel):
+    """An ANOVA kernel prepared for m centres, whose coordinates are ``centres`` (p, m)."""
+
+    def __init__(self, kernel: "Anova", centres: Float, origin: Float | None) -> None:
+        self.features = ActiveFeatures(kernel, centres.shape[1])
+        self.order = kernel.order
+        self.origin = origin_of(centres, origin)
+        self.centres = self.features.coordinates(centres, self.origin)
+
+    def __call__(self, points: Float, out: Float) -> None:
+        coordinates = self.features.coordinates(points, self.origin)
+        points_by_feature = [Distinct.of(of_feature) for of_feature in coordinates]
+
+        def write(group: slice, work: Float) -> None:
+            self._fill(points_by_feature, group, work)
+
+        by_groups(out, write, SIZE)
+
+    def gradient(self, points: Float, values: Float, weights: Float) -> Float:
+        features = self.features
+        sums = np.zeros((2, len(features.places)))
+        for rows, group, differences in self._pieces(points):
+            of_pairs = features.values(differences)
+            sums += features.sums(differences, of_pairs, weights[rows, group])
+        return features.gradient(sums, float(np.einsum("nm,nm->", weights, values)))
+
+    def input_gradient(self, points: Float, values: Float, weights: Float) -> Float:
+        """Return the weighted sum of ∂k/∂x_j = ∂S/∂t_j a_j ∂k_j/∂x_j / S(a)."""
+        features = self.features
+        gradients = np.zeros(points.shape)
+        for rows, group, differences in self._pieces(points):
+            of_pairs = features.values(differences)
+            slopes = slopes_of(features.terms(of_pairs), self.order)
+            slopes *= weights[rows, group]
+            for place, factor in enumerate(features.factors):
+                factor.slope(differences[place], of_pairs[place])
+                sums = np.einsum("nm,nm->n", slopes[place], differences[place])
+                scale = features.shares[place] * factor.root / features.total
+                gradients[rows, features.places[place]] += scale * sums
+        return gradients
+
+    def _fill(self, points: list[Distinct], group: slice, out: Float) -> None:
+        """Write the values for a group of g centres and n rows into ``out`` (g, n).
+
+        Args:
+            points: the rows' coordinates in each active feature
+            group: positions of the centres
+            out: (g, n)
+        """
+        g, n = out.shape
+        tables = [
+            None if distinct.places is None else self._terms(place, distinct.values, group)
+            for place, distinct in enumerate(points)
+        ]
+        terms = np.empty((min(n, ROWS), g))
+        interactions = Interactions(self.order, terms.shape)
+        for rows in runs(n, ROWS):
+            if rows.stop - rows.start < len(terms):
+                terms = terms[: rows.stop - rows.start]
+                interactions = Interactions(self.order, terms.shape)
+            interactions.sums[...] = 0.0
+            for place, (distinct, table) in enumerate(zip(points, tables, strict=True)):
+                if distinct.places is None or table is None:
+                    self._terms(place, distinct.values[rows], group, terms)
+                else:
+                    np.take(table, distinct.places[rows], axis=0, out=terms, mode="clip")
+                interactions.add(terms)
+            np.divide(interactions.total.T, self.features.total, out=out[:, rows])
+
+    def _terms(
+        self, place: int, coordinates: Float, group: slice, out: Float | None = None
+    ) -> Float:
+        """Return a_j k_j (n, g) of an active feature.
+
+        Args:
+            place: position of the feature among the active ones
+            coordinates: (n,), of rows
+            group: positions of g centres
+            out: (n, g), where to write the values, or None
+        """
+        terms = np.subtract(coordinates[:, None], self.centres[place, group], out=out)
+        self.features.factors[place].value(terms)
+        terms *= self.features.shares[place]
+        return np.asarray(terms)
+
+    def _pieces(self, points: Float) -> Iterator[tuple[slice, slice, Float]]:
+        """Yield rows, centres, and the differences (p, n, m) of their coordinates."""
+        coordinates = self.features.coordinates(points, self.origin)
+        for rows, group in product(runs(len(points), ROWS), runs(self.centres.shape[1], SIZE)):
+            yield rows, group, coordinates[:, rows, None] - self.centres[:, None, group]
+
+
+class AnovaTriangle:
+    """Values of an ANOVA kernel between n points (n, d): ``values`` holds the columns of the lower
+    triangle one after the other.
+
+    They are computed in slabs, a few points and all later ones. The values k_j of each feature are
+    kept for the gradient if they are at most ``most_kept`` numbers.
+    """
+
+    def __init__(self, kernel: "Anova", points: Float, most_kept: int = KEPT) -> None:
+        n, d = points.shape
+        self.features = ActiveFeatures(kernel, d)
+        self.coordinates = self.features.coordinates(points, points.mean(axis=0))
+        self.slabs = runs(n, max(PAIRS // n, 1))
+        keeps = len(self.coordinates) * n * n // 2 <= most_kept
+        self.kept = list[Float]()
+        whole = np.zeros((n, n))
+        for slab in self.slabs:
+            of_pairs = self.features.values(self._differences(slab))
+            if keeps:
+                self.kept.append(of_pairs)
+            terms = self.features.terms(of_pairs)
+            whole[slab, slab.start :] = total_of(terms, kernel.order)
+        whole /= self.features.total
+        self.values: Float = lapack.dtrttp(whole.T, uplo="L")[0]
+
+    def gradient(self, weights: Float) -> Float:
+        """Return Σ weights ∂k/∂ log parameter for weights in the layout of ``values``."""
+        whole = lapack.dtpttr(self.coordinates.shape[1], weights, uplo="L")[0].T
+        sums = np.zeros((2, len(self.features.places)))
+        for number, slab in enumerate(self.slabs):
+            differences = self._differences(slab)
+            of_pairs = self.kept[number] if self.kept else self.features.values(differences)
+            sums += self.features.sums(differences, of_pairs, whole[slab, slab.start :])
+        return self.features.gradient(sums, float(weights @ self.values))
+
+    def _differences(self, slab: slice) -> Float:
+        """Return the differences (p, k, m) between the coordinates of k points of a slab and of all
+        m later ones."""
+        later = self.coordinates[:, None, slab.start :]
+        return self.coordinates[:, slab, None] - later
+
+
+@dataclass(frozen=True, repr=False)
+class Anova(Family, name="anova", form=PreparedAnova):
+    """Kernel of sums of effects: ``k(x, z) = (Π_j (1 + a_j k_j(x_j, z_j)) − 1)/(Π_j (1 + a_j) −
+    1)``.
+
+    Its functions are sums of effects of single features and of their interactions. The share a_j
+    sets how much of feature j's effect interacts: with small shares, the function is a sum of
+    functions of one feature each; with large shares, it is a joint function of all features. gamma
+    is the inverse squared width of each k_j; "scale" is 1 divided by the feature's variance. See
+    Duvenaud, Nickisch & Rasmussen (2011), "Additive Gaussian processes".
+
+    Parameters
+    ----------
+    gamma, multiples, metric : optional
+        As for ``Gaussian``.
+    shares : float or sequence of float, default=()
+        Shares a_j ≥ 0: one number for all features or one per feature; a feature with share 0 has
+        no effect. Without any, each share is 1/d, and learning a width per feature also learns the
+        shares.
+    base : str, default="gaussian"
+        The kernel of each feature: "gaussian", "matern52", "matern32", "laplacian", or the name of
+        another radial kernel.
+    order : int or None, default=None
+        Maximum number of features that interact; 1 gives a sum of functions of one feature each.
+    categorical : sequence of int, default=()
+        Positions of features that hold codes of categories, whose kernel is ``exp(−gamma_j [x_j ≠
+        z_j])``. Categorical columns of a dataset are added by the fit.
+
+    Raises
+    ------
+    UsageError
+        If a parameter has an impossible value, or if all shares are 0.
+
+    Examples
+    --------
+    >>> from partirvm import Anova
+    >>> kernel = Anova(gamma=2.0, shares=(0.5, 0.5), order=1)
+    >>> float(kernel.values(np.zeros((1, 2)), np.array([[0.0, 9.0]]))[0, 0])
+    0.5
+    """
+
+    shares: Any = ()
+    base: str = "gaussian"
+    order: int | None = None
+    categorical: Any = ()
+    numbers: ClassVar[dict[str, Check]] = {"order": Check("whole", least=1, optional=True)}
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "shares", _checked_shares(self.shares))
+        object.__setattr__(self, "categorical", _checked_positions(self.categorical))
+        known = [name for name, kind in KERNELS.items() if _is_base(kind)]
+        if self.base not in known:
+            raise UsageError(
+                f"base of the anova kernel is {self.base!r}: it must be one of "
+                f"{', '.join(known)}{near(self.base, known)}"
+            )
+
+    def factor(self, n_features: int, j: int) -> FeatureKernel:
+        """Return the kernel of feature j. Raises ``UsageError`` if gamma has another number of
+        features."""
+        gamma = float(self.widths(n_features)[j])
+        if j in self.categorical:
+            return LevelFeature(gamma)
+        if self.base == Laplacian.name:
+            return LaplacianFeature(gamma)
+        kernel: Any = KERNELS[self.base]
+        return RadialFeature(kernel(1.0), gamma)
+
+    def shares_of(self, n_features: int) -> Float:
+        """Return the share of each feature, (n_features,). Raises ``UsageError`` if their number
+        does not match."""
+        if len(self.shares) not in (0, 1, n_features):
+            raise UsageError(
+                f"shares has {len(self.shares)} values but the data have {n_features} features"
+            )
+        if max(self.categorical, default=0) >= n_features:
+            raise UsageError(
+                f"the categorical features of the anova kernel are {list(self.categorical)}, but "
+                f"the data have {n_features} features, counted from 0"
+            )
+        shares = self.shares or (1.0 / n_features,)
+        shares = np.broadcast_to(np.asarray(shares, dtype=float), (n_features,))
+        with np.errstate(over="ignore"):
+            total = total_of(shares[:, None], self.order)
+        if not np.isfinite(total).all():
+            raise UsageError(
+                f"the product of {n_features} shares of the anova kernel exceeds the largest "
+                "number: the shares must be smaller"
+            )
+        return shares
+
+    def portions(self, n_features: int) -> Float:
+        """Return a_j ∂S/∂t_j / S at x = z, (n_features,): the change of k per change of k_j.
+
+        k(x, x) − k(x, z) is about Σ_j portion_j (1 − k_j) for rows near each other. For one
+        feature, the portion is 1.
+        """
+        shares = self.shares_of(n_features)
+        slopes = slopes_of(shares[:, None], self.order)[:, 0]
+        return np.asarray(shares * slopes / total_of(shares[:, None], self.order))
+
+    def of_shares(self, gradient: Float) -> Float:
+        """Return the gradient with respect to the logarithms of ``shares`` from the gradients of
+        all features (d,)."""
+        if len(self.shares) > 1:
+            return gradient
+        return np.full(len(self.shares), gradient.sum())
+
+    def learnable(self) -> dict[str, float]:
+        parameters = super().learnable()
+        with np.errstate(divide="ignore"):
+            logs = np.log(self.shares).tolist()
+        single = len(logs) == 1
+        return parameters | {
+            "shares" if single else f"shares[{j}]": log for j, log in enumerate(logs)
+        }
+
+    def with_logs(self, logs: Float) -> Self:
+        count = len(self.gamma)
+        if len(logs) != count + len(self.shares):
+            raise UsageError(
+                f"{len(logs)} logarithms for {count + len(self.shares)} parameters of a kernel"
+            )
+        numbers = np.exp(logs).tolist()
+        return replace(self, gamma=tuple(numbers[:count]), shares=tuple(numbers[count:]))
+
+    def relevances(self, n_features: int) -> Float | None:
+        """Return each feature's gamma times its portion: the gamma of a kernel of all features that
+        has the same curvature at x = z."""
+        return self.widths(n_features) * self.portions(n_features)
+
+    def axes_of_distance(self, n_features: int) -> Float | None:
+        """Return axes (r, n_features) of coordinates whose squared distance is k(x, x) − k(x, z)
+        for rows near each other."""
+        relevances = self.widths(n_features) * self.portions(n_features)
+        axes = np.diag(relevances if self.base == Laplacian.name else np.sqrt(relevances))
+        return axes[[j for j in range(n_features) if j not in self.categorical]]
+
+    def level_widths(self, n_features: int) -> Float:
+        portions = self.portions(n_features)
+        is_coded = np.isin(np.arange(n_features), self.categorical)
+        return np.where(is_coded, -portions * np.expm1(-self.widths(n_features)), 0.0)
+
+    def per_feature(self, n_features: int) -> Self:
+        shares = tuple(self.shares_of(n_features).tolist())
+        return replace(super().per_feature(n_features), shares=shares)
+
+    def on(self, places: Int, widths: Float, shares: Float) -> Self:
+        """Return the kernel of some features alone.
+
+        Args:
+            places: positions of the features, (r,)
+            widths: their gammas, (r,)
+            shares: (r,)
+        """
+        coded = [place for place, j in enumerate(places.tolist()) if j in self.categorical]
+        return replace(
+            self,
+            gamma=tuple(widths.tolist()),
+            shares=tuple(shares.tolist()),
+            categorical=tuple(coded),
+        )
+
+    def without_weak(self, least: float, value: float) -> Self:
+        """Return the kernel without the features whose relevance is below the fraction ``least`` of
+        the largest; their shares become ``value``."""
+        n_features = max(len(self.gamma), len(self.shares))
+        relevances = self.widths(n_features) * self.portions(n_features)
+        shares = self.shares_of(n_features)
+        is_weak = (relevances > 0.0) & (relevances < least * relevances.max())
+        return replace(self, shares=tuple(np.where(is_weak, value, shares).tolist()))
+
+    def operations(self, x: Any, Z: Float) -> Any:
+        d = Z.shape[1]
+        shares = self.shares_of(d)
+        columns = np.flatnonzero(shares).tolist()
+        terms = [float(shares[j]) * self._factor_operations(x, Z, j) for j in columns]
+        sums = [terms[0]]
+        for term in terms[1:]:
+            if self.order is None:
+                sums = [sums[0] + (sums[0] + 1.0) * term]
+                continue
+            longer = [product * term for product in sums[: self.order - 1]]
+            sums[0] = sums[0] + term
+            for s, products in enumerate(longer, start=1):
+                sums[s:] = [sums[s] + products] if s < len(sums) else [products]
+        total = float(total_of(shares[:, None], self.order)[0])
+        return sum(sums[1:], start=sums[0]) / total
+
+    def _factor_operations(self, x: Any, Z: Float, j: int) -> Any:
+        """Return k_j (n, M) as operations."""
+        gamma = float(self.widths(Z.shape[1])[j])
+        column = x.take([j])
+        if not gamma:
+            return column * np.zeros(len(Z)) + 1.0
+        name = "categorical" if j in self.categorical else self.base
+        kind: Any = KERNELS[name]
+        return kind(gamma).exported(column, Z[:, [j]])
+
+
+def _is_base(kind: Any) -> bool:
+    """Return True if a kernel of one feature may be of this class."""
+    return kind is Laplacian or issubclass(kind, RadialKernel)
+
+
+def _checked_shares(given: Any) -> tuple[float, ...]:
+    """Return shares as numbers; a tuple of floats is returned unchanged, as scikit-learn's clone
+    requires."""
+    if isinstance(given, tuple | list) and not given:
+        return ()
+    shares = np.atleast_1d(as_numbers(None if isinstance(given, str) else given))
+    largest = float(shares.max()) if shares.ndim == 1 and shares.size else 0.0
+    if not (NEGLIGIBLE < largest <= 1e6 and (shares >= 0.0).all()):
+        raise UsageError(
+            f"shares of the anova kernel is {given!r}: it must be a positive number, or one number "
+            "from 0 to 1e6 per feature, not all 0"
+        )
+    same = type(given) is tuple and all(type(share) is float for share in given)
+    return given if same else tuple(shares.tolist())
+
+
+def _checked_positions(given: Any) -> tuple[int, ...]:
+    """Return the positions of features; a tuple of integers is returned unchanged."""
+    positions = tuple(given) if isinstance(given, tuple | list | np.ndarray) else None
+    is_valid = positions is not None and all(
+        isinstance(j, int | np.integer) and not isinstance(j, bool) and j >= 0 for j in positions
+    )
+    if positions is None or not is_valid or len(set(positions)) < len(positions):
+        raise UsageError(
+            f"categorical of the anova kernel is {given!r}: it must be a tuple of distinct feature "
+            "positions, from 0"
+        )
+    if type(given) is tuple and all(type(j) is int for j in positions):
+        return given
+    return tuple(int(j) for j in positions)
