@@ -410,10 +410,14 @@ class Encoder:
             self._record("weights", ~usable, used, len(roles.wanted) - 1)
         self.dropped += int((~used).sum())
         if roles.weights is not None and not self._takes_weightless:
-            is_weightless = used & (values[:, -1] == 0)
-            self.weightless += int(is_weightless.sum())
-            used &= ~is_weightless
+            used = self._with_weight(values[:, -1], used)
         return records if used.all() else records[used]
+
+    def _with_weight(self, weights: Float, used: Bool) -> Bool:
+        """Return which of the used rows have a weight other than 0, and count the others."""
+        has_weight: Bool = used & (weights != 0)
+        self.weightless += int(used.sum() - has_weight.sum())
+        return has_weight
 
     def _record(self, kind: str, cells: Bool, used: Bool, first: int = 0) -> None:
         """Record odd cells of a batch.

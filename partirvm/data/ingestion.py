@@ -212,21 +212,20 @@ def ingest(
     True
     """
     exclude = tuple(exclude)
-    categorical = (categorical,) if isinstance(categorical, str) else tuple(map(str, categorical))
     Check("whole", least=0, optional=True)("shuffle", shuffle)
     Check("whole", least=1, optional=True)("tile_rows", tile_rows)
     options = {
         "target": target,
         "features": features,
         "exclude": exclude,
-        "categorical": categorical,
+        "categorical": _names(categorical),
         "weights": weights,
         "noise": noise,
         "groups": groups,
         "classes": classes,
         "missing": missing,
         "dates": dates,
-        "numeric": (numeric,) if isinstance(numeric, str) else tuple(map(str, numeric)),
+        "numeric": _names(numeric),
         "decimal": decimal,
         "thousands": thousands,
         "drop_missing_targets": drop_missing_targets,
@@ -243,6 +242,11 @@ def ingest(
     }
     _check_options(options)
     return _ingest(source, data, options, REREADS if auto else 0, progress)
+
+
+def _names(columns: str | Sequence[str]) -> tuple[str, ...]:
+    """Return the names of one or several columns."""
+    return (columns,) if isinstance(columns, str) else tuple(map(str, columns))
 
 
 def _check_options(options: Mapping[str, Any]) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from partirvm.core.groups import GroupCounts, standard_error
+from partirvm.core.groups import GroupCounts, GroupedRows, standard_error
 from partirvm.core.held_back import sampled_rows
 from partirvm.core.left_out import LeftOut
 from partirvm.core.left_out_groups import GroupedDesign, TargetFit, left_out_groups
@@ -199,28 +199,44 @@ def _ratio(model: Model, beta: float, tile: Tile, numbers: Int, repetition: Repe
         numbers: numbers of these rows (n,)
         repetition: groups of the rows
     """
-    design = model.design
     drawn = GroupCounts.of(repetition.codes).drawn(LEFT_OUT)
     places = np.flatnonzero(drawn.has(repetition.codes, numbers))
-    X = tile.X[places]
-    block = design.block(X)
-    target = design.scaling.targets(tile.t[places])[:, 0]
-    weights = tile.root_weights[places] ** 2
-    tempered = design.row_weights(X)
-    weights = weights if tempered is None else weights * tempered
-    peaks = np.concatenate([np.full(design.n_leading, np.inf), design.peaks()])
-    owned = design.n_leading + np.arange(model.n_vectors)
-    owners = np.full(design.n_columns, -1)
-    owners[owned] = repetition.codes_of(design.centres)
     grouped = drawn.of_rows(numbers[places], repetition.codes[places])
-    units = np.ones(len(places))
-    rows = GroupedDesign(block, grouped, owners, owned, peaks, weights, units)
+    target = model.design.scaling.targets(tile.t[places])[:, 0]
+    weights = tile.root_weights[places] ** 2
+    tempered = model.design.row_weights(tile.X[places])
+    if tempered is not None:
+        weights = weights * tempered
+    rows = _grouped_rows(model, tile.X[places], grouped, weights, repetition)
     fit = TargetFit(target, model.mean, model.root, model.alpha, beta)
     of_groups = left_out_groups(rows, fit)
-    of_rows = LeftOut.of(block, target, model.mean, model.root, beta, weights, rows=numbers[places])
+    of_rows = LeftOut.of(
+        rows.block, target, model.mean, model.root, beta, weights, rows=numbers[places]
+    )
     squares = of_groups.expected()[0] ** 2
     by_row = of_rows.errors[:, 0] ** 2 / of_rows.targets[:, 1]
     excess = squares - LARGER**2 * by_row
     if excess.mean() <= SURE * standard_error(excess, of_groups.groups):
         return 1.0
     return float(np.sqrt(squares.mean() / by_row.mean()))
+
+
+def _grouped_rows(
+    model: Model, X: Float, groups: GroupedRows, weights: Float, repetition: Repetition
+) -> GroupedDesign:
+    """Return the design of rows with their groups and the groups of the centres.
+
+    Args:
+        model: the model of the fit
+        X: inputs (n, d)
+        groups: groups of the rows
+        weights: weights of the rows (n,)
+        repetition: groups of all rows, to which the centres belong, too
+    """
+    design = model.design
+    peaks = np.concatenate([np.full(design.n_leading, np.inf), design.peaks()])
+    owned = design.n_leading + np.arange(model.n_vectors)
+    owners = np.full(design.n_columns, -1)
+    owners[owned] = repetition.codes_of(design.centres)
+    units = np.ones(len(X))
+    return GroupedDesign(design.block(X), groups, owners, owned, peaks, weights, units)

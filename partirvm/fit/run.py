@@ -70,8 +70,8 @@ class EntryReader:
         driver = self.driver
         facts = kernel_text(entry, self.spec.problem.empty.scaling.names(source.columns.features))
         corrected = None
-        if (entry["residuals"] or {}).get("bytes") and isinstance(self.journal.model, Model):
-            corrected = self.journal.model.of_known_groups()
+        if (entry["residuals"] or {}).get("bytes"):
+            corrected = cast(Model, self.journal.model).of_known_groups()
         facts["diagnostics"] = table_rows(entry["diagnostics"], source, driver.held_out, corrected)
         if _is_compared(self.spec, entry) and driver.interrupted() is None:
             driver.watcher.on_tiles("comparing", 0, 0)
@@ -116,10 +116,10 @@ class EntryReader:
     def _found_groups(self, entry: Entry, fit: Any) -> FoundGroups | None:
         """Return groups of rows that were not declared, if a last fit of one number shows any."""
         problem = self.spec.problem
-        model = self.journal.model
+        model = cast(Model, self.journal.model)
         plain = entry["kind"] == "final" and problem.groups is None and problem.n_targets == 1
         calibrated = getattr(fit, "calibration", None) is not None
-        if not plain or not calibrated or not isinstance(model, Model) or not model.n_vectors:
+        if not plain or not calibrated or not model.n_vectors:
             return None
         with suppress(errors.PartirvmError):  # a finished fit does not fail because of its report
             return find_groups(model, float(fit.beta), self.source, self.driver.executor)

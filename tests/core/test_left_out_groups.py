@@ -8,6 +8,7 @@ import pytest
 from numpy.random import default_rng
 from numpy.testing import assert_allclose, assert_array_equal
 
+from partirvm.core import LeftOut
 from partirvm.core.groups import (
     MOST_GROUPS,
     MOST_OF_GROUP,
@@ -16,7 +17,7 @@ from partirvm.core.groups import (
     independent_count,
     standard_error,
 )
-from partirvm.core.left_out import FEWEST, LeftOut, quantiles
+from partirvm.core.left_out import FEWEST, quantiles
 from partirvm.core.left_out_groups import GroupedDesign, TargetFit, in_order, left_out_groups
 from partirvm.core.left_out_together import WIDEST, KnownShare, left_out_together
 

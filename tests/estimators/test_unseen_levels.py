@@ -12,7 +12,7 @@ from numpy.testing import assert_array_equal
 
 from partirvm import RVMClassifier, RVMRegressor, ingest, submit
 from partirvm.errors import UnseenLevelWarning
-from partirvm.predict.prediction import evaluate, predict
+from partirvm.predict import evaluate, predict
 
 QUICK = {"effort": "quick", "reference": "none", "residual": "none", "random_state": 0}
 KNOWN_KERNEL = {**QUICK, "kernel": "gaussian", "gamma": 1.0}

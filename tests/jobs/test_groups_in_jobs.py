@@ -6,7 +6,7 @@ from numpy.testing import assert_array_equal
 
 from partirvm import RVMRegressor, ingest, load_model, open_job, submit
 from partirvm.data.row_groups import label_codes
-from partirvm.predict.prediction import predict
+from partirvm.predict import predict
 
 pytestmark = pytest.mark.filterwarnings("ignore:.* far from every relevance vector")
 

@@ -12,12 +12,11 @@ from surfaces import additive
 
 from partirvm import RVMRegressor
 from partirvm.errors import UsageError
-from partirvm.kernels import Anova, Matern32
+from partirvm.kernels import Anova, Design, Matern32
 from partirvm.kernels.anova import MOST_DISTINCT, AnovaTriangle, Distinct
-from partirvm.kernels.design import Design
 from partirvm.learning.search import SMALL, reductions
-from partirvm.local.metric import Metric
-from partirvm.scaling.maps import Scaling
+from partirvm.local import Metric
+from partirvm.scaling import Scaling
 from partirvm.types import Columns
 
 ANOVA = [case for case in CASES if case.kernel.name == "anova"]

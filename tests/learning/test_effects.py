@@ -19,9 +19,9 @@ from partirvm.kernels import (
     Several,
     Sum,
 )
-from partirvm.learning import ProcessRows, SearchEffort
+from partirvm.learning import ProcessFit, ProcessRows, SearchEffort
 from partirvm.learning.effects import FEW_STEPS, effects, start_of
-from partirvm.learning.exact_process import ProcessFit, climb
+from partirvm.learning.exact_process import climb
 from partirvm.learning.forms import DIRECTIONS, EACH, EFFECTS, kernel_text
 from partirvm.learning.search import SMALL
 
