@@ -29,7 +29,7 @@ N_NEW = 100
 TOLERANCE = 1e-6
 """Greatest difference of predictions, relative to their standard deviation."""
 
-FIT = ("--gamma", "0.3", "--residual", "none", "--memory-limit", "1GiB")
+FIT = ("--gamma", "0.3", "--residual", "none", "--max-rounds", "1", "--memory-limit", "1GiB")
 
 
 @dataclass(frozen=True)
