@@ -75,6 +75,14 @@ DATES = tuple(
 TIMES = re.compile(rf" *(?=99?:|99? ?[ap]){TIME} *", re.IGNORECASE)
 """Times of day in the shapes of texts."""
 
+DURATION = re.compile(
+    r" *(?=9)(?:(?P<h>9{1,4}) ?h(?:(?:ou)?rs?|std)?[.]?,? *)?"
+    r"(?:(?P<min>9{1,4}) ?m(?:in(?:ute)?s?)?[.]?,? *)?"
+    r"(?:(?P<s>9{1,4}) ?s(?:ec(?:ond)?s?)?[.]?)? *",
+    re.IGNORECASE,
+)
+"""Durations such as 2h 50m in the shapes of texts."""
+
 PIVOT = 69
 """Years of two digits from here on belong to the 20th century, as in POSIX."""
 
@@ -93,7 +101,8 @@ class DateLayout:
         orders: possible orders; empty if there is no choice
         half: "a" or "p" in times of 12 hours, or ""
         zone: "" for no time zone, "+" for UTC and zones east of it, and "-" for zones west of it
-        dated: False for a time of day
+        dated: False for a time of day or a duration
+        elapsed: True for a duration, which may exceed a day
     """
 
     fields: tuple[tuple[str, int], ...]
@@ -102,6 +111,7 @@ class DateLayout:
     half: str
     zone: str
     dated: bool = True
+    elapsed: bool = False
 
     @property
     def has_time(self) -> bool:
@@ -131,7 +141,7 @@ def layout(shape: str) -> DateLayout | None:
         if match is not None:
             break
     else:
-        match = TIMES.fullmatch(shape)
+        match = TIMES.fullmatch(shape) or DURATION.fullmatch(shape)
         return None if match is None else _layout(match, dated=False)
     name = match.groupdict().get("name")
     if name is not None and name.lower() not in MONTHS:
@@ -157,6 +167,7 @@ def _layout(match: re.Match[str], *, dated: bool) -> DateLayout:
         groups.get("half", "").lower(),
         zone and ("-" if zone.startswith("-") else "+"),
         dated,
+        elapsed=match.re is DURATION,
     )
 
 
@@ -238,7 +249,7 @@ def _time_ticks(place: DateLayout, values: Mapping[str, Int]) -> tuple[Int, Bool
     hours = values.get("h", zero)
     minutes = values.get("min", zero)
     seconds = values.get("s", zero)
-    usable = (hours < 24) & (minutes < 60) & (seconds < 60)
+    usable = place.elapsed | ((hours < 24) & (minutes < 60) & (seconds < 60))
     if place.half:
         usable &= (hours >= 1) & (hours <= 12)
         hours = hours % 12 + (12 if place.half == "p" else 0)

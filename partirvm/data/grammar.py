@@ -56,6 +56,7 @@ NUMERAL = re.compile(
     rf"(?:\s?(?P<scale>{'|'.join(SCALES)})\.?(?![^\W\d_]))?"
     rf"\s*(?P<unit>[kcdm]?m9|ft9|mi9|yd9|[%‰°{SIGNS}²³/]|[%‰°{SIGNS}/]?[^\W\d_]"
     rf"(?:[^\W\d_]|[ .%°²³/^·{SIGNS}-]){{0,19}}?)?"
+    r"\s*(?P<more>\+)?"
     rf"\s*(?P<close>\))?\s*(?P<last>[{MINUS}])?\s*"
 )
 """A number in the shape of a text."""
@@ -101,7 +102,7 @@ class Numeral:
         negative: True if the number has a minus sign or is in parentheses
         scale: exponent of the suffix, 3 for k
         unit: unit or currency, in lower case and in the singular
-        bound: True for a bound such as >100
+        bound: True for a bound such as >100 or 1000+
         extra: number of digits after the core
     """
 
@@ -137,7 +138,7 @@ def numeral(shape: str) -> Numeral | None:
         negative=bool(minus or match["open"]),
         scale=0 if scale is None else SCALES[scale],
         unit=_singular(unit),
-        bound=match["bound"] is not None,
+        bound=any(match.group("bound", "more")),
         extra=count_digits(shape[match.end("core") :]),
     )
 

@@ -333,11 +333,12 @@ def _first_row(rows: Sequence[Row], width: int, known: Collection[str]) -> int:
     Args:
         rows: rows of the file
         width: number of fields of most rows
-        known: names of columns; the row that holds the most of them is the header
+        known: names of columns; the row that holds the most of them is the header, which may lack
+            the name of the row names
     """
     first_rows = rows[:MOST_TITLES]
     matches = [
-        (sum(cell in known for cell in set(row.cells)), len(row.cells) == width)
+        (sum(cell in known for cell in set(row.cells)), len(row.cells) in (width - 1, width))
         for row in first_rows
     ]
     best = matches.index(max(matches))
