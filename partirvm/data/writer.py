@@ -337,9 +337,10 @@ class _Group:
             "X": X,
             "y": squeezed(t, axis=1),
             "weights": weights,
-            "groups": records[:, -1].astype(np.int64),
             "row": records[:, 1].astype(np.int64),
         }
+        if attributes.groups is not None:
+            blocks["groups"] = records[:, -1].astype(np.int64)
         first = number * attributes.tile_rows
         with storing("the data"):
             for name, array in self.arrays.items():

@@ -17,10 +17,10 @@ SCALING = Scaling(
 
 
 def test_features_are_warped_levels_are_looked_up_and_gaps_are_inputs():
-    """The last two rows of a table are for unknown and missing levels."""
+    """An unknown level has the coordinates of a missing one, the last row of a table."""
     warp = np.arcsinh((X[:, 0] - 1) / 2)
-    level = np.array([2.0, 1, 0, 3])
-    second = np.array([-2.0, -1, 0, -3])
+    level = np.array([2.0, 1, 3, 3])
+    second = np.array([-2.0, -1, -3, -3])
     expected = np.column_stack([warp, level, X[:, 2], second, [1.0, 0, 0, 0]])
     assert_array_equal(MAP(X), expected)
     assert MAP.sources.tolist() == [0, 1, 2, 1, 2]
