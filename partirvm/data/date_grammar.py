@@ -27,10 +27,10 @@ import numpy as np
 from partirvm.data.shapes import MOST_DIGITS, ShapedTexts, count_digits, shaped
 from partirvm.types import Bool, Int
 
-ORDERS = ("dmy", "mdy", "ymd")
-"""Possible orders of day, month and year."""
+ORDERS = ("dmy", "mdy", "ymd", "hms")
+"""Possible orders of day, month and year; and a time of day, as in 18.30.00."""
 
-ORDER_NAMES = {"dmy": "day first", "mdy": "month first", "ymd": "year first"}
+ORDER_NAMES = {"dmy": "day first", "mdy": "month first", "ymd": "year first", "hms": "a time"}
 
 MONTHS = {
     name: number
@@ -68,6 +68,9 @@ DATES = tuple(
         r"(?P<first>99?)(?P<mark>[-/.])(?P<second>99?)(?P=mark)(?P<third>9999|99)",
         r"(?P<d>99?)(?:[.]|st|nd|rd|th)?[ /-]?(?P<name>[^\W\d_]{3,9})[.]?,?[ /-]?(?P<y>9999|99)",
         r"(?P<name>[^\W\d_]{3,9})[.]? (?P<d>99?)(?:st|nd|rd|th)?,? (?P<y>9999)",
+        r"(?P<name>[^\W\d_]{3,9})[.]?,?[ /-]?(?P<y>9999)",
+        r"(?P<y>9999)-(?P<m>99)",
+        r"(?P<y>9999)-?w(?P<week>99)",
     )
 )
 """Dates, with an optional time, in the shapes of texts."""
@@ -118,6 +121,22 @@ class DateLayout:
         """True if there is a time of day."""
         return any(name == "h" for name, _ in self.fields)
 
+    @property
+    def is_open(self) -> bool:
+        """True if only the column can tell the order."""
+        return len(self.orders) > 1
+
+    def order_in(self, order: str) -> str:
+        """Return the order of these dates in a column with this order, or "" if that leaves a
+        choice."""
+        if order in self.orders:
+            return order
+        return self.orders[0] if self.orders in (("dmy",), ("dmy", "hms")) else ""
+
+    def is_date(self, order: str) -> bool:
+        """Return True for dates, False for times of day, in a column with this order."""
+        return self.dated and self.order_in(order) != "hms"
+
     def values(self, digits: Int) -> dict[str, Int]:
         """Return the fields of the digits of texts (n,), by name."""
         values = dict[str, Int]()
@@ -158,7 +177,10 @@ def _layout(match: re.Match[str], *, dated: bool) -> DateLayout:
     if "first" in groups:
         orders = ("dmy",)
         if groups["mark"] != ".":
-            orders = ORDERS if groups["mark"] == "-" and len(groups["third"]) == 2 else ORDERS[:2]
+            may_begin_with_year = groups["mark"] == "-" and len(groups["third"]) == 2
+            orders = ORDERS[:3] if may_begin_with_year else ORDERS[:2]
+        elif len(groups["third"]) == 2 and "h" not in groups:
+            orders = ("dmy", "hms")
     zone = groups.get("zone", "")
     return DateLayout(
         fields,
@@ -209,28 +231,34 @@ def _ticks(place: DateLayout, values: Mapping[str, Int], order: str) -> tuple[In
         values: fields of the dates by name, (n,)
         order: order of day, month and year
     """
-    ticks, usable = _time_ticks(place, values)
-    if place.dated:
-        names = values
-        if place.orders:
-            used = order if order in place.orders else "".join(place.orders[:1])
-            if order not in place.orders and len(place.orders) > 1:
-                return ticks, np.zeros_like(usable)
-            names = {
-                **values,
-                **dict(
-                    zip(used, map(values.__getitem__, ("first", "second", "third")), strict=True)
-                ),
-            }
-        months = names["m"] if "m" in names else np.full_like(names["d"], place.month)
-        widths = dict(place.fields)
-        years = names["y"]
-        if widths.get("y", widths.get("third" if order != "ymd" else "first")) == 2:
-            years = years + np.where(years < PIVOT, 2000, 1900)
-        days, exist = _days(years, months, names["d"])
-        ticks = ticks + days * DAY
-        usable &= exist
-    return ticks, usable
+    used = place.order_in(order)
+    names = values
+    if place.orders:
+        if not used:
+            return np.zeros_like(values["first"]), np.zeros(len(values["first"]), bool)
+        fields = ("h", "min", "s") if used == "hms" else tuple(used)
+        parts = map(values.__getitem__, ("first", "second", "third"))
+        names = {**values, **dict(zip(fields, parts, strict=True))}
+    ticks, usable = _time_ticks(place, names)
+    if not place.is_date(order):
+        return ticks, usable
+    years = names["y"]
+    widths = dict(place.fields)
+    if widths.get("y", widths.get("first" if used == "ymd" else "third")) == 2:
+        years = years + np.where(years < PIVOT, 2000, 1900)
+    if "week" in names:
+        days, exist = _days_of_weeks(years, names["week"])
+    else:
+        months = names["m"] if "m" in names else np.full_like(years, place.month)
+        days, exist = _days(years, months, names.get("d", np.ones_like(years)))
+    return ticks + days * DAY, usable & exist
+
+
+def _days_of_weeks(years: Int, weeks: Int) -> tuple[Int, Bool]:
+    """Return the Mondays of ISO weeks (n,) in days since 1970, and True for those that exist."""
+    fourth, _ = _days(years, np.ones_like(years), np.full_like(years, 4))
+    first = fourth - (fourth + 3) % 7
+    return first + 7 * (weeks - 1), (weeks >= 1) & (weeks <= 53)
 
 
 def _days(years: Int, months: Int, days: Int) -> tuple[Int, Bool]:
@@ -345,10 +373,10 @@ class DateEvidence:
             facts.count += len(rows)
             place = layout(shape)
             is_known = facts.count > len(rows)
-            if place is None or (is_known and len(place.orders) < 2):
+            if place is None or (is_known and not place.is_open):
                 continue  # only the choice of an order depends on all dates
             values = place.values(texts.digits[rows])
-            if len(place.orders) > 1:
+            if place.is_open:
                 facts.show_difference(texts.texts, rows, values, row)
             for order in place.orders or ("",):
                 usable = _ticks(place, values, order)[1]
@@ -358,20 +386,20 @@ class DateEvidence:
     def decision(self, order: str = "") -> DateDecision:
         """Decide the order of the column's dates; a given ``order`` settles it."""
         dates = {shape: place for shape in self.shapes if (place := layout(shape)) is not None}
-        open_shapes = [shape for shape, place in dates.items() if len(place.orders) > 1]
+        open_shapes = [shape for shape, place in dates.items() if place.is_open]
         orders = [order] if order else self._best_orders(open_shapes)
         best = orders[0] if open_shapes or order else ""
         n_read = 0
         for shape, place in dates.items():
             facts = self.shapes[shape]
-            used = best if len(place.orders) > 1 else "".join(place.orders)
+            used = place.order_in(best)
             n_read += facts.count - facts.unusable.get(used, facts.count)
         decision = DateDecision(
             best,
             n_read,
             n_texts=sum(facts.count for facts in self.shapes.values()),
             zones=frozenset(place.zone != "" for place in dates.values() if place.has_time),
-            dated=frozenset(place.dated for place in dates.values()),
+            dated=frozenset(place.is_date(best) for place in dates.values()),
         )
         if not open_shapes or len(orders) == 1:
             return decision
@@ -382,8 +410,14 @@ class DateEvidence:
         """Return the orders in which the fewest texts of these shapes are no dates."""
         unusable = dict[str, int]()
         for order in ORDERS:
-            unusable[order] = sum(
-                self.shapes[shape].unusable.get(order, self.shapes[shape].count) for shape in shapes
-            )
+            unusable[order] = sum(self._n_unusable(shape, order) for shape in shapes)
         least = min(unusable.values())
-        return [order for order in ORDERS if unusable[order] == least]
+        orders = [order for order in ORDERS if unusable[order] == least]
+        return orders[:-1] if orders[-1] == "hms" and len(orders) > 1 else orders
+
+    def _n_unusable(self, shape: str, order: str) -> int:
+        """Return the number of texts of a shape that are no dates in this order."""
+        facts = self.shapes[shape]
+        place = layout(shape)
+        used = "" if place is None else place.order_in(order)
+        return facts.unusable.get(used, facts.count)

@@ -74,13 +74,15 @@ class Dates:
         True for strings that are dates, times, blank or missing."""
         ticks, usable = read_dates(texts, self.order)
         layouts = [place for shape in texts.shapes if (place := layout(shape)) is not None]
-        has_times = bool(layouts) and not any(place.dated for place in layouts)
+        has_times = bool(layouts) and not any(place.is_date(self.order) for place in layouts)
         if has_times:
             self._known = ()
             self.unit = "days since midnight"
-        elif not all(place.dated for place in layouts):
+        elif not all(place.is_date(self.order) for place in layouts):
             times = [
-                shape for shape in texts.shapes if (place := layout(shape)) and not place.dated
+                shape
+                for shape in texts.shapes
+                if (place := layout(shape)) and not place.is_date(self.order)
             ]
             codes = [texts.shapes.index(shape) for shape in times]
             usable &= ~np.isin(texts.codes, codes)

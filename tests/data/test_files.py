@@ -444,3 +444,13 @@ def test_a_second_file_of_the_kind_is_predicted_scored_and_appended(
     assert_array_equal(
         ZarrSource(f"t.{ending}.zarr").tile(0).X, ZarrSource("plain.csv.zarr").tile(0).X
     )
+
+
+def test_a_label_with_the_name_of_the_target_is_no_header(tmp_path):
+    """The header lacks the name of the row names."""
+    path = tmp_path / "r.csv"
+    rows = [f'"{k + 1}",{k}.5,{"xyz"[k % 3]},{k * k}' for k in range(30)]
+    path.write_text("\n".join(["a,kind,y", *rows]) + "\n")
+    data = ingest(path, tmp_path / "d.zarr", target="y", auto=True)
+    assert data.n_rows == 30
+    assert data.columns.given == ("a", "kind")

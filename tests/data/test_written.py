@@ -79,6 +79,7 @@ NUMBERS = {
     "comma exponents": numbers(SMALL, lambda v: f"{v:.1f}e0".replace(".", ",")),
     "suffixes": numbers([100.0 * max(v, 1) * 10 ** (v % 4) for v in COUNTS], suffixed),
     "bounds": numbers(SMALL, lambda v: f">{v}" if v > 90 else f"{v}"),
+    "at least": numbers(COUNTS, lambda v: f"{v:,}+"),
     "some with a unit": numbers(SMALL, lambda v: f"{v} ml" if v < 80 else f"{v}"),
     "blanks around": numbers(SIGNED, lambda v: f"  {v:+.2f} "),
     "ordinals": numbers(COUNTS, lambda v: f"{v}{ {1: 'st', 2: 'nd', 3: 'rd'}.get(v % 10, 'th') }"),
@@ -118,6 +119,8 @@ START = datetime(2021, 3, 1, 0, 5)
 MOMENTS = [START + timedelta(hours=17 * k) for k in range(2 * N)]
 DAYS = [START.replace(hour=0, minute=0) + timedelta(days=k) for k in range(2 * N)]
 GERMAN_MONTHS = {3: "März", 4: "April", 5: "Mai", 6: "Juni"}
+MONTHS = [datetime(2015 + k // 12, 1 + k % 12, 1) for k in range(2 * N)]
+MONDAYS = [datetime(2019, 12, 30) + timedelta(weeks=k) for k in range(2 * N)]
 TIMES = [START + timedelta(minutes=37 * k) for k in range(2 * N)]
 
 
@@ -140,6 +143,15 @@ DATES = {
     "two zones": dates(MOMENTS, lambda t: f"{t:%Y-%m-%d %H:%M}Z" if t.day % 2 else f"{t - timedelta(hours=5):%Y-%m-%d %H:%M}-0500"),
     "twelve hours": dates(TIMES, lambda t: f"{t:%I:%M %p}", "%H:%M"),
     "hours of one digit": dates(TIMES, lambda t: f"{t.hour}:{t:%M}", "%H:%M"),
+    "months": dates(MONTHS, lambda t: f"{t:%b %Y}"),
+    "months after a hyphen": dates(MONTHS, lambda t: f"{t:%B-%Y}"),
+    "ISO months": dates(MONTHS, lambda t: f"{t:%Y-%m}"),
+    "ISO weeks": dates(MONDAYS, lambda t: f"{t.isocalendar().year}-W{t.isocalendar().week:02}"),
+    "times with points": dates(TIMES, lambda t: f"{t:%H.%M.%S}", "%H:%M:%S"),
+    "short dates with points": dates(DAYS, lambda t: f"{t:%d.%m.%y}"),
+    "points and months first": dates(DAYS, lambda t: f"{t:%d.%m.%y}" if t.day % 2 else f"{t:%m/%d/%Y}"),
+    "durations": dates(TIMES, lambda t: f"{t.hour}h {t.minute}m" if t.minute else f"{t.hour}h", "%H:%M"),
+    "durations in words": dates(TIMES, lambda t: f"{t.hour} hrs, {t.minute} min", "%H:%M"),
     "milliseconds": dates(MOMENTS, lambda t: f"{t:%d.%m.%Y %H:%M:%S}.000"),
 }  # fmt: skip
 
@@ -252,6 +264,13 @@ def test_the_evidence_of_batches_is_that_of_all_rows():
     assert dates.decision().alternative == "mdy"
     dates.add(shaped(pa.array(["17/04/2023"])), N)
     assert dates.decision().order == "dmy"
+
+
+def test_durations_may_exceed_a_day():
+    texts = shaped(pa.array(["25h 5m", "90 min", "2h 5m 3s"]))
+    ticks, usable = read_dates(texts)
+    assert usable.all()
+    assert ticks.tolist() == [1505 * 60e6, 90 * 60e6, 7503e6]
 
 
 def test_no_such_dates_are_refused():
