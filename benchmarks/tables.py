@@ -81,7 +81,7 @@ def trial(folder: Path, source: Path, new: Path, target: Sequence[str]) -> Predi
     run("fit", data, job, *FIT)
     more = run_or_paste("predict", job, str(new), out)
     score = json.loads(run("evaluate", "--json", job, str(new)).splitlines()[0])
-    with open(out, newline="") as file:
+    with Path(out).open(newline="") as file:
         rows = list(csv.reader(file))
     return Predictions(rows, " / ".join(filter(None, [options, more])), score)
 
@@ -149,7 +149,7 @@ def main() -> None:
             folder.mkdir(parents=True)
             try:
                 result = outcome(kind, folder)
-            except Exception as error:  # noqa: BLE001
+            except Exception as error:
                 result = Outcome("FAILS", details=f"{type(error).__name__}: {error}")
         print(f"| {kind.name} | {result.word} | {result.options} | {result.details} |", flush=True)
 
