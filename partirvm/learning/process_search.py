@@ -445,7 +445,8 @@ def learn_regression(sample: SampledRows, problem: Problem, settings: SearchSett
         facts["warps"] = warp_errors
     run = RegressionSearch(sample, problem, settings, order, most, facts)
     summed = run.summed(widths)
-    if turn and summed is None and len(order) >= WIDE * d:
+    sums_explain = summed is not None and not explains_little(run.rows(order[:most]), summed)
+    if turn and not sums_explain and len(order) >= WIDE * d:
         steep = steep_start(run, widths)
         if steep is not None and len(order) <= sample.effort.few:
             rows = run.rows(order[: min(settings.columns, LAST_ROWS)])

@@ -89,9 +89,11 @@ def test_level_coordinates_have_the_same_bits_on_a_cluster(kind, one_worker, tmp
     assert fitted_bits(resumed) == fitted_bits(remote)
 
 
-def test_fewer_threads_under_a_low_limit_do_not_change_bits(data, monkeypatch, tmp_path):
-    """Two of three threads fit in the memory limit, as the plan notes."""
-    complete = jobs.fit(data.url, str(tmp_path / "whole"), PARAMETERS).model
+def test_fewer_threads_under_a_low_limit_do_not_change_bits(monkeypatch, tmp_path):
+    """Two of three threads, for three tiles, fit in the memory limit, as the plan notes."""
+    X, y, _ = rows()
+    data = ingest((X, y), tmp_path / "rows.zarr", tile_rows=TILE).url
+    complete = jobs.fit(data, str(tmp_path / "whole"), PARAMETERS).model
     base = 100 << 20
     # M = 41 kept columns and P = 40 on three threads
     need = step_bytes(DataShape(N, D, 1, TILE), 41, 40, 3).peak
@@ -101,7 +103,7 @@ def test_fewer_threads_under_a_low_limit_do_not_change_bits(data, monkeypatch, t
             return Machine(self.threads, base, base + ALLOWANCE + need - 1)
 
     monkeypatch.setattr(attempt, "executor_for", lambda client: Small(3))
-    fit = jobs.fit(data.url, str(tmp_path / "job"), PARAMETERS)
+    fit = jobs.fit(data, str(tmp_path / "job"), PARAMETERS)
     assert fit.plan.threads == 2
     assert any("2 of 3 threads" in note for note in fit.plan.notes)
     assert fitted_bits(fit.model) == fitted_bits(complete)
