@@ -186,9 +186,7 @@ def comma(value: float) -> str:
 def cars(table: Table) -> str:
     """Return lines like those of auto-mpg.data."""
     columns = list(table.written.values())
-    return "".join(
-        "   ".join(row[:-1]) + f'\t"{row[-1]}"\n' for row in zip(*columns, strict=True)
-    )
+    return "".join("   ".join(row[:-1]) + f'\t"{row[-1]}"\n' for row in zip(*columns, strict=True))
 
 
 @kind(
@@ -208,7 +206,11 @@ def _(table: Table) -> None:
     table.useless("x5", [f"{make} model {k}" for k, make in enumerate(makes)])
 
 
-@kind("adult: no header, ' ?' gaps, class", separated(change=lambda t: t.replace(",", ", "), header=False), target="x5")
+@kind(
+    "adult: no header, ' ?' gaps, class",
+    separated(change=lambda t: t.replace(",", ", "), header=False),
+    target="x5",
+)
 def _(table: Table) -> None:
     age = table.number("x1", 17, 90, 0)
     table.label("x2", ["Private", "State-gov", "Self-emp-not-inc"])
@@ -220,7 +222,16 @@ def _(table: Table) -> None:
     table.target, table.classes = "x5", True
 
 
-@kind("wine: semicolons, quoted names", separated(";", quoting=csv.QUOTE_NONNUMERIC, change=lambda t: "\n".join(line if k == 0 else line.replace('"', "") for k, line in enumerate(t.split("\n")))))
+@kind(
+    "wine: semicolons, quoted names",
+    separated(
+        ";",
+        quoting=csv.QUOTE_NONNUMERIC,
+        change=lambda t: "\n".join(
+            line if k == 0 else line.replace('"', "") for k, line in enumerate(t.split("\n"))
+        ),
+    ),
+)
 def _(table: Table) -> None:
     acid = table.number("volatile acidity", 0.1, 1.2)
     alcohol = table.number("alcohol", 8, 14, 1)
@@ -237,7 +248,10 @@ def _(table: Table) -> None:
     table.answer(600 + 20 * warm + 50 * season, "Rented Bike Count", 0)
 
 
-@kind("Air quality: decimal commas, empty trailing columns and rows, -200", separated(";", change=lambda t: t.replace("\n", ";;\n") + ";" * 6 + "\n"))
+@kind(
+    "Air quality: decimal commas, empty trailing columns and rows, -200",
+    separated(";", change=lambda t: t.replace("\n", ";;\n") + ";" * 6 + "\n"),
+)
 def _(table: Table) -> None:
     moments = [Start + datetime.timedelta(hours=k) for k in range(table.n_rows)]
     table.add("Date", [f"{d:%Y-%m-%d}" for d in moments], [f"{d:%d/%m/%Y}" for d in moments])
@@ -294,7 +308,9 @@ def _(table: Table) -> None:
 
 @kind("Melbourne: day-first dates, prices")
 def _(table: Table) -> None:
-    days = [Start + datetime.timedelta(days=int(k)) for k in table.rng.integers(0, 300, table.n_rows)]
+    days = [
+        Start + datetime.timedelta(days=int(k)) for k in table.rng.integers(0, 300, table.n_rows)
+    ]
     table.add("Date", [f"{d:%Y-%m-%d}" for d in days], [f"{d.day}/{d:%m/%Y}" for d in days])
     table.label("Type", ["h", "u", "t"])
     far = table.number("Distance", 0, 30, 1)
@@ -303,7 +319,12 @@ def _(table: Table) -> None:
     table.answer(1_500_000 - 20_000 * far, "Price", 0, lambda v: f"$ {v:,}")
 
 
-@kind("Excel export: title lines, totals", separated(change=lambda t: "Sales report 2023;;\n\n".replace(";", ",") + t + "Total,,1234567.8,\n"))
+@kind(
+    "Excel export: title lines, totals",
+    separated(
+        change=lambda t: "Sales report 2023;;\n\n".replace(";", ",") + t + "Total,,1234567.8,\n"
+    ),
+)
 def _(table: Table) -> None:
     table.label("Region", ["North", "South", "West"])
     units = table.number("Units", 1, 900, 0)
@@ -360,7 +381,9 @@ def _(table: Table) -> None:
 
 @kind("ISO weeks: 2021-W05")
 def _(table: Table) -> None:
-    days = [Start + datetime.timedelta(weeks=int(k)) for k in table.rng.integers(0, 90, table.n_rows)]
+    days = [
+        Start + datetime.timedelta(weeks=int(k)) for k in table.rng.integers(0, 90, table.n_rows)
+    ]
     weeks = [d.isocalendar() for d in days]
     table.add("week", [f"{d:%Y-%m-%d}" for d in days], [f"{w.year}-W{w.week:02}" for w in weeks])
     value = table.number("sales", 0, 900, 1)
@@ -369,7 +392,10 @@ def _(table: Table) -> None:
 
 @kind("months: Mar 2021")
 def _(table: Table) -> None:
-    days = [datetime.date(2019 + int(k) // 12, int(k) % 12 + 1, 1) for k in table.rng.integers(0, 40, table.n_rows)]
+    days = [
+        datetime.date(2019 + int(k) // 12, int(k) % 12 + 1, 1)
+        for k in table.rng.integers(0, 40, table.n_rows)
+    ]
     table.add("month", [f"{d:%Y-%m-%d}" for d in days], [f"{d:%b %Y}" for d in days])
     value = table.number("visits", 100, 900, 0)
     table.answer(value * 2)
@@ -458,7 +484,9 @@ def _(table: Table) -> None:
     stress = table.number("stress", 0, 10, 0)
     names = np.array(["None", "Insomnia", "Apnea"])
     noise = table.rng.standard_normal(table.n_rows)
-    table.add("disorder", names[np.clip((stress - sleep + noise + 6) // 5, 0, 2).astype(int)].tolist())
+    table.add(
+        "disorder", names[np.clip((stress - sleep + noise + 6) // 5, 0, 2).astype(int)].tolist()
+    )
     table.target, table.classes = "disorder", True
 
 
@@ -492,7 +520,9 @@ def _(table: Table) -> None:
 def _(table: Table) -> None:
     phones = table.rng.integers(10**9, 10**10, table.n_rows)
     table.useless("phone", [f"{str(p)[:3]}-{str(p)[3:6]}-{str(p)[6:]}" for p in phones])
-    table.useless("customerID", [f"{k * 7919 % 9973:04}-{'ABCDEFG'[k % 7]}XQ" for k in range(table.n_rows)])
+    table.useless(
+        "customerID", [f"{k * 7919 % 9973:04}-{'ABCDEFG'[k % 7]}XQ" for k in range(table.n_rows)]
+    )
     tenure = table.number("tenure", 0, 72, 0)
     table.answer(tenure * 20)
 
@@ -526,7 +556,9 @@ def _(table: Table) -> None:
 def _(table: Table) -> None:
     people = table.number("habitants", 200, 90_000, 0, lambda v: grouped(v, "\u202f"))
     income = table.number("revenu", 9000, 40_000, 2, lambda v: grouped(v, " ", ",", 2))
-    table.answer(people / 100 + income / 100, "impôts", 2, lambda v: grouped(v, "\u00a0", ",", 2) + " €")
+    table.answer(
+        people / 100 + income / 100, "impôts", 2, lambda v: grouped(v, "\u00a0", ",", 2) + " €"
+    )
 
 
 @kind("Swiss: apostrophes")

@@ -149,7 +149,7 @@ def main() -> None:
             folder.mkdir(parents=True)
             try:
                 result = outcome(kind, folder)
-            except Exception as error:  # noqa: BLE001
+            except Exception as error:
                 result = Outcome("FAILS", details=f"{type(error).__name__}: {error}")
         print(f"| {kind.name} | {result.word} | {result.options} | {result.details} |", flush=True)
 
