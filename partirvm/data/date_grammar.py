@@ -407,13 +407,20 @@ class DateEvidence:
         return replace(decision, alternative=orders[1], text=facts.text, row=facts.row)
 
     def _best_orders(self, shapes: Sequence[str]) -> list[str]:
-        """Return the orders in which the fewest texts of these shapes are no dates."""
+        """Return the orders in which the fewest texts of these shapes are no dates; of orders that
+        read all of them alike, the first."""
         unusable = dict[str, int]()
         for order in ORDERS:
             unusable[order] = sum(self._n_unusable(shape, order) for shape in shapes)
         least = min(unusable.values())
         orders = [order for order in ORDERS if unusable[order] == least]
-        return orders[:-1] if orders[-1] == "hms" and len(orders) > 1 else orders
+        if orders[-1] == "hms" and len(orders) > 1:
+            orders = orders[:-1]
+        places = [place for shape in shapes if (place := layout(shape)) is not None]
+        first = dict[tuple[str, ...], str]()
+        for order in orders:
+            first.setdefault(tuple(place.order_in(order) for place in places), order)
+        return list(first.values())
 
     def _n_unusable(self, shape: str, order: str) -> int:
         """Return the number of texts of a shape that are no dates in this order."""

@@ -449,7 +449,7 @@ def test_a_second_file_of_the_kind_is_predicted_scored_and_appended(
 def test_a_label_with_the_name_of_the_target_is_no_header(tmp_path):
     """The header lacks the name of the row names."""
     path = tmp_path / "r.csv"
-    rows = [f'"{k + 1}",{k}.5,{"xyz"[k % 3]},{k * k}' for k in range(30)]
+    rows = [f'"{k + 1}",{7 * k % 11}.5,{"xyz"[k % 3]},{k * k}' for k in range(30)]
     path.write_text("\n".join(["a,kind,y", *rows]) + "\n")
     data = ingest(path, tmp_path / "d.zarr", target="y", auto=True)
     assert data.n_rows == 30
