@@ -81,7 +81,7 @@ def trial(folder: Path, source: Path, new: Path, target: Sequence[str]) -> Predi
     run("fit", data, job, *FIT)
     more = run_or_paste("predict", job, str(new), out)
     score = json.loads(run("evaluate", "--json", job, str(new)).splitlines()[0])
-    with open(out, newline="") as file:
+    with Path(out).open(newline="") as file:
         rows = list(csv.reader(file))
     return Predictions(rows, " / ".join(filter(None, [options, more])), score)
 
@@ -125,7 +125,7 @@ def outcome(kind: Kind, folder: Path) -> Outcome:
     try:
         result = trial(folder / "file", places["train"], places["new"], target)
     except Refused as refusal:
-        return Outcome("refused", details=str(refusal))
+        return Outcome("refused", details=" ".join(str(refusal).split()))
     worst = difference(result.rows, twin.rows)
     details = f"largest difference {worst:.2g}" if worst else "equal to the last bit"
     if worst > TOLERANCE:
