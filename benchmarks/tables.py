@@ -125,7 +125,7 @@ def outcome(kind: Kind, folder: Path) -> Outcome:
     try:
         result = trial(folder / "file", places["train"], places["new"], target)
     except Refused as refusal:
-        return Outcome("refused", details=str(refusal))
+        return Outcome("refused", details=" ".join(str(refusal).split()))
     worst = difference(result.rows, twin.rows)
     details = f"largest difference {worst:.2g}" if worst else "equal to the last bit"
     if worst > TOLERANCE:
@@ -138,11 +138,11 @@ def outcome(kind: Kind, folder: Path) -> Outcome:
 def main() -> None:
     """Run the kinds and print a table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", default="", help="part of the names of kinds to run")
+    parser.add_argument("--only", default="", help="pattern of the names of kinds to run")
     parser.add_argument("--keep", default="", help="folder in which files are kept")
     arguments = parser.parse_args()
     for place, kind in enumerate(KINDS):
-        if arguments.only not in kind.name:
+        if not re.search(arguments.only, kind.name):
             continue
         with tempfile.TemporaryDirectory() as temporary:
             folder = Path(arguments.keep or temporary) / str(place)
