@@ -400,6 +400,12 @@ class RegressionSearch:
             new = self.order[-NEW_ROWS:]
         return effects(self.rows(self.order[: self.most]), self.rows(new), widths)
 
+    def is_explained_by(self, summed: ProcessFit | None) -> bool:
+        """Return True if sums of effects have clearly more evidence than noise alone."""
+        if summed is None:
+            return False
+        return not explains_little(self.rows(self.order[: self.most]), summed)
+
     @property
     def chooses_form(self) -> bool:
         """True if family and form of the kernel are to be chosen."""
@@ -445,8 +451,7 @@ def learn_regression(sample: SampledRows, problem: Problem, settings: SearchSett
         facts["warps"] = warp_errors
     run = RegressionSearch(sample, problem, settings, order, most, facts)
     summed = run.summed(widths)
-    sums_explain = summed is not None and not explains_little(run.rows(order[:most]), summed)
-    if turn and not sums_explain and len(order) >= WIDE * d:
+    if turn and len(order) >= WIDE * d and not run.is_explained_by(summed):
         steep = steep_start(run, widths)
         if steep is not None and len(order) <= sample.effort.few:
             rows = run.rows(order[: min(settings.columns, LAST_ROWS)])
