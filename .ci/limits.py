@@ -527,7 +527,7 @@ LIMITS = (
     Limit("syntax nodes of partirvm", lambda code: total_nodes(code.partirvm), 321_800, 222_000),
     Limit("nodes per code line of partirvm", lambda code: density(code.partirvm), 10.5, 10.5),
     Limit("nodes per code line of a room", lambda code: densest_room(code.partirvm), 12.1, 12.0),
-    Limit("nodes per code line of tests", lambda code: density(code.tests), 11.3, 10.5),
+    Limit("nodes per code line of tests", lambda code: density(code.tests), 11.4, 10.5),
     Limit("nodes per code line of benchmarks", lambda code: density(code.benchmarks), 10.5, 10.5),
     Limit("parallel assignments, 1,000 lines", lambda code: parallel_rate(code.partirvm), 10, 10),
     Limit("lines above 100 columns", lambda code: wide_lines(code.partirvm), 0, 0),

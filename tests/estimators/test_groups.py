@@ -98,6 +98,7 @@ def test_groups_do_not_depend_on_their_labels(fitted):
     ],
     ids=["name", "labels", "blocks", "several columns"],
 )
+@pytest.mark.usefixtures("default_fits")
 def test_columns_of_a_frame_are_groups(given, features):
     """A column of labels is then no feature."""
     frame = pd.DataFrame({"age": X[:, 0], "time": X[:, 1], "patient": GROUPS})[OLD]
@@ -161,6 +162,7 @@ def test_unusable_groups_are_refused(groups, kind, message):
         RVMRegressor(**QUICK).fit(X, Y, groups=groups)
 
 
+@pytest.mark.usefixtures("default_fits")
 def test_groups_that_were_not_named_are_found():
     """Age is constant in a group, and so is a second column of each patient."""
     weight = default_rng(1).uniform(size=90)[GROUPS]
@@ -168,6 +170,7 @@ def test_groups_that_were_not_named_are_found():
         RVMRegressor(**QUICK).fit(np.column_stack([X, weight]), Y)
 
 
+@pytest.mark.usefixtures("default_fits")
 @pytest.mark.parametrize("repeated", [False, True], ids=["unique", "repeated"])
 def test_rows_without_effects_of_groups_give_no_warning(repeated):
     """Warnings are errors here: a smooth function of values that repeat is no group."""

@@ -10,6 +10,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 import zarr
+from by_default import some
 from numpy.random import default_rng
 from numpy.testing import assert_array_equal
 
@@ -68,8 +69,8 @@ def of_arrays(weighted):
     return RVMRegressor(**QUICK).fit(X, y, w if weighted else None)
 
 
-@pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("container", CONTAINERS)
+@pytest.mark.parametrize("weighted", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("container", some(CONTAINERS, {"pandas", "dask", "zarr"}))
 def test_regressions(container, weighted):
     X, y, w = rows()
     w = w if weighted else None
@@ -90,7 +91,7 @@ FRAMES = ("pandas", "polars", "arrow", "dask frame")
 """Containers with names of columns, which a digest includes."""
 
 
-@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("weighted", some([False, True], {True}))
 def test_data(weighted, tmp_path):
     """DATA made with the same seed have the same order."""
     X, y, w = rows()
@@ -101,7 +102,7 @@ def test_data(weighted, tmp_path):
     assert found.model_.digest() == expected.model_.digest()
 
 
-@pytest.mark.parametrize("container", ["dask", "zarr", "pandas"])
+@pytest.mark.parametrize("container", some(["dask", "zarr", "pandas"], {"pandas"}))
 def test_classes(container):
     X, y, w = rows(400)
     options = {"effort": "quick", "random_state": SEED}

@@ -9,6 +9,7 @@ import numpy as np
 import onnxruntime
 import pandas as pd
 import pytest
+from by_default import some
 from exported import numpy_export
 from numpy.random import default_rng
 from numpy.testing import assert_allclose
@@ -48,9 +49,11 @@ def quietly(call, *arguments, **options):
         return call(*arguments, **options)
 
 
-@pytest.mark.parametrize("options", [LEARNED, GIVEN], ids=["learned", "given"])
+@pytest.mark.parametrize(
+    "options", [pytest.param(LEARNED, marks=pytest.mark.slow), GIVEN], ids=["learned", "given"]
+)
 @pytest.mark.parametrize("gaps", [0, 9])
-@pytest.mark.parametrize("levels", [3, 6, 20])
+@pytest.mark.parametrize("levels", some([3, 6, 20], {3, 20}))
 def test_numpy(levels, gaps, options, tmp_path):
     model = quietly(RVMRegressor(**options).fit, *frame(levels, gaps))
     X = rows(levels)
@@ -60,7 +63,7 @@ def test_numpy(levels, gaps, options, tmp_path):
     assert_allclose(found["std"].ravel(), std, rtol=1e-9)
 
 
-@pytest.mark.parametrize("levels", [3, 20])
+@pytest.mark.parametrize("levels", some([3, 20], {3}))
 def test_classes(levels, tmp_path):
     X, y = frame(levels, 0)
     model = quietly(RVMClassifier(**QUICK).fit, X, y > 0)
@@ -112,6 +115,7 @@ def test_c(tmp_path):
     assert_allclose(found, np.transpose(expected), rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.usefixtures("default_fits")
 def test_an_effect_without_noise(tmp_path):
     """Its variance is bounded as in Python."""
     X, _ = frame(6, 0)
