@@ -286,18 +286,18 @@ class RVMRegressor(MultiOutputMixin, RegressorMixin, RelevanceVectorMachine):
         of_rows = ("n_features_in_", "feature_names_in_")
         for name in [name for name in vars(self) if name.endswith("_") and name not in of_rows]:
             delattr(self, name)  # attributes of an earlier fit
-        model = GroupedModel(tuple(each.model_ for each in estimators), places, columns)
+        model = GroupedModel(tuple(member.model_ for member in estimators), places, columns)
         self.estimators_ = tuple(estimators)
         self.model_ = model
         self.noise_variance_: Each = model.noise_variance
         self.intercept_: Each = model.intercept
         self.log_evidence_ = model.log_evidence
-        self.n_relevance_vectors_ = sum(each.n_relevance_vectors_ for each in estimators)
+        self.n_relevance_vectors_ = sum(member.n_relevance_vectors_ for member in estimators)
         relevances = [
-            len(each.model_.output_names) * each.feature_relevance_ for each in estimators
+            len(member.model_.output_names) * member.feature_relevance_ for member in estimators
         ]
         self.feature_relevance_ = np.sum(relevances, axis=0) / model.n_targets
-        self.history_ = [line for each in estimators for line in each.history_]
+        self.history_ = [line for member in estimators for line in member.history_]
         self.termination_ = estimators[-1].termination_
         self.plan_ = estimators[-1].plan_
 

@@ -132,7 +132,7 @@ def repetitions(X: Float, numeric: Sequence[int]) -> list[Repetition]:
         if len(values) > 2 and len(values) * GROUP_ROWS <= n:
             codes[column] = places, len(values)
             values_of[column] = values
-    found = dict[tuple[int, ...], Repetition]()
+    by_columns = dict[tuple[int, ...], Repetition]()
     for column, (places, count) in codes.items():
         determined = [
             other
@@ -146,8 +146,8 @@ def repetitions(X: Float, numeric: Sequence[int]) -> list[Repetition]:
         if is_described or (count >= LEAST_CODES and count * CODE_ROWS <= n):
             columns = tuple(sorted(determined))
             repetition = Repetition(columns, places, count, column, values_of[column])
-            found.setdefault(columns, repetition)
-    return sorted(found.values(), key=lambda one: (-len(one.columns), -one.n_groups))
+            by_columns.setdefault(columns, repetition)
+    return sorted(by_columns.values(), key=lambda item: (-len(item.columns), -item.n_groups))
 
 
 def _is_function(values: Int, places: Int, count: int) -> bool:
@@ -177,15 +177,15 @@ def find_groups(
     numbers = np.arange(source.n_rows) if rows is None else rows
     with gathered(source, rows, executor, lambda *progress: None, Spent()) as sample:
         tile = sample.rows.gather(numbers)
-    found = list[FoundGroups]()
+    groupings = list[FoundGroups]()
     with one_blas_thread():
         for repetition in repetitions(tile.X, numeric)[:TRIED]:
             ratio = _ratio(model, beta, tile, numbers, repetition)
             if ratio > LARGER:
                 names = tuple(columns.features[j] for j in repetition.columns)
                 size = len(tile.X) / repetition.n_groups
-                found.append(FoundGroups(names, repetition.n_groups, size, ratio))
-    return max(found, key=lambda one: one.ratio, default=None)
+                groupings.append(FoundGroups(names, repetition.n_groups, size, ratio))
+    return max(groupings, key=lambda grouping: grouping.ratio, default=None)
 
 
 def _ratio(model: Model, beta: float, tile: Tile, numbers: Int, repetition: Repetition) -> float:

@@ -78,10 +78,10 @@ class EntryReader:
             # a finished fit does not fail because of its report
             with suppress(errors.PartirvmError):
                 facts["reference"] = self._reference(entry, fit)
-        found = self._found_groups(entry, fit)
-        if found is not None:
-            facts["groups"] = found.facts()
-            self.remarks.append(found.remark())
+        groups = self._found_groups(entry, fit)
+        if groups is not None:
+            facts["groups"] = groups.facts()
+            self.remarks.append(groups.remark())
         remark = worse(entry, self.journal.history)
         if remark:
             facts["worse"] = remark
