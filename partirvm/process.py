@@ -106,22 +106,35 @@ def _routine(name: str) -> Callable[..., None]:
     return ctypes.CFUNCTYPE(None)(pointer(capsule, signature))
 
 
+@cache
+def _letter(value: str) -> bytes:
+    return value.encode()
+
+
+@cache
+def _integer(value: int) -> Any:
+    return ctypes.byref(ctypes.c_int(value))
+
+
+def _passed(value: Any) -> Any:
+    """Return an argument as Fortran takes it: by its address."""
+    if isinstance(value, str):
+        return _letter(value)
+    if isinstance(value, int):
+        return _integer(value)
+    if isinstance(value, float):
+        return ctypes.byref(ctypes.c_double(value))
+    return ctypes.c_void_p(value.ctypes.data)
+
+
 def unlocked(name: str, *values: Any) -> None:
     """Call a routine of SciPy's BLAS or LAPACK concurrently with other threads, unlike SciPy's
     wrappers.
 
     ``values`` are its arguments: letters, integers, floats, and arrays, passed by the address of
-    their first element.
+    their first element. The routine must not write to letters and numbers.
     """
-
-    def passed(value: Any) -> Any:
-        if isinstance(value, int | float):
-            return ctypes.byref(
-                ctypes.c_int(value) if isinstance(value, int) else ctypes.c_double(value)
-            )
-        return value.encode() if isinstance(value, str) else ctypes.c_void_p(value.ctypes.data)
-
-    _routine(name)(*map(passed, values))
+    _routine(name)(*map(_passed, values))
 
 
 def usable_cores() -> int:

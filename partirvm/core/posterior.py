@@ -19,6 +19,7 @@ float64, in Fortran order.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import repeat
 from typing import Any
 
@@ -28,7 +29,7 @@ from scipy.linalg import blas, lapack
 from partirvm.core.statistics import GramStatistics
 from partirvm.errors import NumericalError
 from partirvm.process import in_threads, unlocked
-from partirvm.types import Each, Float, Int
+from partirvm.types import Bool, Each, Float, Int
 
 WEAK_CORRELATION = 0.1
 """Absolute posterior correlation of two weights below which their columns may be deleted
@@ -109,6 +110,11 @@ def blocks(n: int, least: int = LEAST) -> list[slice]:
     return [slice(start, min(start + size, n)) for start in range(0, n, size)]
 
 
+@lru_cache(maxsize=64)
+def _above_diagonal(size: int) -> Bool:
+    return np.triu(np.ones((size, size), dtype=bool), 1)
+
+
 def cholesky(data: Float, left: Float, right: Float, diagonal: float) -> Float | None:
     """Return the lower factor, in Fortran order, of the matrix left_i data_ij right_j (M, M); None
     if it is not positive definite.
@@ -129,8 +135,9 @@ def cholesky(data: Float, left: Float, right: Float, diagonal: float) -> Float |
         np.multiply(data[k, i].T, left[i, None] * right[k], out=tile)
         if i == k:
             np.fill_diagonal(tile, diagonal)
-        m, n = tile.shape
-        unlocked("dgemm", "N", "T", m, n, k.start, -1.0, L[i], ld, L[k], ld, 1.0, tile, ld)
+        if k.start:
+            m, n = tile.shape
+            unlocked("dgemm", "N", "T", m, n, k.start, -1.0, L[i], ld, L[k], ld, 1.0, tile, ld)
 
     def solve(i: slice, k: slice) -> None:
         m, n = L[i, k].shape
@@ -142,7 +149,7 @@ def cholesky(data: Float, left: Float, right: Float, diagonal: float) -> Float |
         unlocked("dpotrf", "L", k.stop - k.start, L[k, k], ld, info)
         if info[0]:
             return None
-        L[k, k] = np.tril(L[k, k])
+        np.copyto(L[k, k], 0.0, where=_above_diagonal(k.stop - k.start))
         in_threads(solve, ranges[number + 1 :], repeat(k))
     return L
 
