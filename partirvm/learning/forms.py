@@ -308,6 +308,8 @@ def _compared(choice: dict[str, Any]) -> str:
             f"{choice['family']}, of "
             f"{', '.join(f'{name} {nats:,.1f}' for name, nats in families.items())} nats; "
         )
+    if "family_errors" in choice:
+        text += _families_compared(choice)
     if "form" not in choice:
         return text
     if "effects" in choice:
@@ -330,6 +332,13 @@ def _compared(choice: dict[str, Any]) -> str:
             f"{choice['directions']:+,.1f} nats: "
         )
     return f"{text}{choice['form']}: "
+
+
+def _families_compared(choice: dict[str, Any]) -> str:
+    """Describe the errors on left-out rows with each family."""
+    figures = ", ".join(f"{name} {error:.3g}" for name, error in choice["family_errors"].items())
+    rows = choice["family_rows"]
+    return f"{choice['family']}, by the error on {rows:,} left-out rows ({figures}); "
 
 
 def _effects_compared(effects: dict[str, Any]) -> str:

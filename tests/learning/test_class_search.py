@@ -8,6 +8,7 @@ from numpy.random import default_rng
 from numpy.testing import assert_allclose
 from sampling import Passes, arm, problem_of, sample_of
 
+from partirvm.core.held_back import search_splits
 from partirvm.kernels import Categorical, Gaussian, OnColumns, Product
 from partirvm.learning import (
     ProcessFit,
@@ -18,9 +19,19 @@ from partirvm.learning import (
     learn_classes,
     learning_options,
 )
-from partirvm.learning.class_search import ONE, UNSCALED, choose, left_out, one_width, unscaled
+from partirvm.learning.class_search import (
+    ONE,
+    UNSCALED,
+    choose,
+    choose_family,
+    family_squares,
+    left_out,
+    one_width,
+    unscaled,
+    with_family_of,
+)
 from partirvm.learning.exact_process import climb
-from partirvm.learning.forms import EACH
+from partirvm.learning.forms import EACH, with_family
 from partirvm.likelihoods import SlopePass
 
 
@@ -190,3 +201,78 @@ def test_a_common_width_for_many_rows_is_recorded_last_if_chosen():
     line, found = learned(X, codes, 4, effort=SearchEffort(few=100))
     assert (line.choice["form"], line.choice["rows"], line.candidates) == (ONE, 300, 300)
     assert len(set(found.empty.kernel.gamma)) == 1
+
+
+def errors_of(gaussian, matern52, matern32):
+    return {"gaussian": gaussian, "matern52": matern52, "matern32": matern32}
+
+
+@pytest.mark.parametrize(
+    ("matern52", "matern32", "family"),
+    [
+        ([0.9, 0.9, 0.9, 0.9], [0.8, 0.8, 0.8, 0.8], "matern32"),
+        ([0.7, 0.7, 0.7, 0.7], [0.8, 0.8, 0.8, 0.8], "matern52"),
+        ([1.1, 1.1, 1.1, 1.1], [1.2, 1.2, 1.2, 1.2], "gaussian"),
+        ([1.2, 0.8, 1.1, 0.7], [2.0, 2.0, 2.0, 2.0], "gaussian"),
+    ],
+)
+def test_another_family_must_lower_the_error_by_a_standard_error(matern52, matern32, family):
+    """Gains of the fourth case: −.2, .2, −.1, .3 with mean .05 and standard error .206/2 = .103."""
+    squares = errors_of(np.ones(4), np.array(matern52), np.array(matern32))
+    assert choose_family(squares).family == family
+
+
+def started(sample, X, codes, seed=0):
+    settings = SearchSettings(learning_options(len(X)), seed=seed, columns=1000, family=True)
+    return one_width(sample, problem_of(X, codes, K=2), settings)
+
+
+def test_errors_of_families_are_those_of_processes_without_the_rows():
+    """A row's error is t − k'(K + σ²I)⁻¹t, with the kernel and variances learned from the other
+    rows."""
+    X, codes = two_of(60, 2)
+    with sample_of(X, codes) as sample:
+        start = started(sample, X, codes)
+        squares = family_squares(start)
+        split = search_splits(start.order, start.most)[0]
+        rows = ProcessRows.of(sample, start.rows.problem, split.known)
+        new = ProcessRows.of(sample, start.rows.problem, split.new)
+        kernel = with_family(start.fit.kernel, "matern32", 2)
+        fit = climb(rows, replace(start.fit, kernel=kernel, pairs=[]), 10, together=True)
+    gamma = np.array(fit.kernel.gamma)
+
+    def values(A, B):
+        distance = np.sqrt(3 * ((A[:, None] - B[None]) ** 2 @ gamma))
+        return np.exp(fit.signal) * (1 + distance) * np.exp(-distance)
+
+    covariance = values(rows.X, rows.X) + rows.columns @ rows.columns.T
+    covariance += np.exp(fit.noise) * np.eye(len(rows.X))
+    cross = values(new.X, rows.X) + new.columns @ rows.columns.T
+    errors = new.t - cross @ np.linalg.solve(covariance, rows.t)
+    assert_allclose(squares["matern32"][: len(errors)], errors[:, 0] ** 2, rtol=1e-8)
+
+
+def test_a_start_of_another_family_is_a_maximum_of_its_width():
+    """Narrower and wider kernels of this family have a lower log posterior."""
+    X, codes = two_of(60, 2)
+    with sample_of(X, codes) as sample:
+        found = with_family_of(started(sample, X, codes), "matern52")
+        fit = found.fit
+        assert fit.kernel.name == found.rows.problem.empty.kernel.name == "matern52"
+
+        def value(fit):
+            theta = np.append(fit.kernel.logs, [fit.signal, fit.noise])
+            return found.rows.evaluate(fit)[0] + found.rows.log_prior(theta)[0]
+
+        for factor in (0.5, 2.0):
+            assert value(replace(fit, kernel=fit.kernel.rescaled(factor))) < value(fit)
+
+
+@pytest.mark.parametrize("family", [True, False])
+def test_families_are_compared_only_if_the_kernel_is_to_be_chosen(family):
+    X, codes = two_of(60, 2)
+    lines = []
+    settings = SearchSettings(learning_options(60), seed=0, columns=1000, family=family)
+    with sample_of(X, codes, lines=lines) as sample:
+        learn_classes(sample, problem_of(X, codes, K=2), settings)
+    assert ("family_errors" in lines[-1].choice) == family
