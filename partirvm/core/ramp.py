@@ -122,10 +122,13 @@ class LeftOutClasses:
             smoothed_loss, begin, (f, shares, smooth), "L-BFGS-B", jac=True, bounds=BOUNDS
         )
         chosen = Ramp(*np.exp(best.x).tolist())
-        logits = chosen.logits(f)
-        log_p = log_softmax(logits, axis=1)[np.arange(len(f)), self.codes.astype(np.int64)]
-        wrong = float(shares @ (logits.argmax(axis=1) != self.codes))
-        return replace(chosen, loss=-float(shares @ log_p), wrong=wrong)
+        wrong = float(shares @ (chosen.logits(f).argmax(axis=1) != self.codes))
+        return replace(chosen, loss=-float(shares @ self.log_probability(chosen)), wrong=wrong)
+
+    def log_probability(self, ramp: Ramp) -> Float:
+        """Return the log probability (n,) of each row's class with this ramp."""
+        log_p = log_softmax(ramp.logits(self.f), axis=1)
+        return np.asarray(log_p[np.arange(len(log_p)), self.codes.astype(np.int64)])
 
 
 def smoothed_loss(logs: Float, f: Float, shares: Float, smooth: Float) -> tuple[float, Float]:

@@ -308,7 +308,7 @@ def _compared(choice: dict[str, Any]) -> str:
             f"{choice['family']}, of "
             f"{', '.join(f'{name} {nats:,.1f}' for name, nats in families.items())} nats; "
         )
-    if "family_errors" in choice:
+    if "family_losses" in choice:
         text += _families_compared(choice)
     if "form" not in choice:
         return text
@@ -335,10 +335,10 @@ def _compared(choice: dict[str, Any]) -> str:
 
 
 def _families_compared(choice: dict[str, Any]) -> str:
-    """Describe the errors on left-out rows with each family."""
-    figures = ", ".join(f"{name} {error:.3g}" for name, error in choice["family_errors"].items())
+    """Describe the log losses of left-out rows with each family."""
+    figures = ", ".join(f"{name} {loss:.3g}" for name, loss in choice["family_losses"].items())
     rows = choice["family_rows"]
-    return f"{choice['family']}, by the error on {rows:,} left-out rows ({figures}); "
+    return f"{choice['family']}, by the log loss of {rows:,} left-out rows ({figures}); "
 
 
 def _effects_compared(effects: dict[str, Any]) -> str:
