@@ -149,7 +149,7 @@ FITS = {
     ),
 }
 
-BY_DEFAULT = {"working-set", "two targets", "classes"}
+BY_DEFAULT = {"working-set", "classes"}
 
 
 def source(case, tail):
