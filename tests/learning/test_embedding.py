@@ -205,6 +205,7 @@ def frame(X, L):
     )
 
 
+@pytest.mark.usefixtures("quick_learning")
 def test_a_fit_and_its_saved_model_use_the_coordinates(tmp_path):
     """The error equals the noise; a level without rows has no effect."""
     X, y, _ = planted(400, 12, noise=0.1)

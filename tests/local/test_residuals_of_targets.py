@@ -15,8 +15,15 @@ from partirvm.core import LeftOut
 from partirvm.errors import UsageError
 from partirvm.local import LOG_FACTOR, NUMBER, Cells
 
-OPTIONS = {"gamma": 0.5, "max_vectors": 20, "strategy": "working-set", "random_state": 0}
-RESIDUAL = Local(neighbours=20)
+OPTIONS = {
+    "gamma": 0.5,
+    "max_vectors": 20,
+    "strategy": "working-set",
+    "random_state": 0,
+    "reference": "none",
+}
+ROWS = 1000
+RESIDUAL = Local(neighbours=20, family="matern52")
 
 
 def rough(n, seed=0):
@@ -36,7 +43,7 @@ NEW = rough(600, seed=1)
 
 @pytest.fixture(scope="module")
 def fitted():
-    return RVMRegressor(**OPTIONS, residual=RESIDUAL).fit(*rough(1500), X_val=NEW[0], y_val=NEW[1])
+    return RVMRegressor(**OPTIONS, residual=RESIDUAL).fit(*rough(ROWS), X_val=NEW[0], y_val=NEW[1])
 
 
 @pytest.mark.usefixtures("default_fits")
@@ -114,12 +121,12 @@ def test_corrections_for_a_target_equal_those_without_the_others(fitted):
 
 def test_errors_are_the_left_out_errors_of_each_target(fitted):
     """They follow from the posterior of each target at the shared columns and α."""
-    (X, Y) = rough(1500)
+    (X, Y) = rough(ROWS)
     model = fitted.model_
     design = model.design
     scaling = model.design.scaling
     kernels = naive.gaussian(scaling.inputs(X), scaling.inputs(design.centres), 0.5)
-    Phi = np.column_stack([np.ones((1500, int(design.bias))), kernels])
+    Phi = np.column_stack([np.ones((ROWS, int(design.bias))), kernels])
     t = scaling.targets(Y)
     rows = (np.flatnonzero((X - centre == 0).all(axis=1))[0] for centre in design.centres)
     own = [(row, np.array([k])) for k, row in enumerate(rows, int(design.bias))]
