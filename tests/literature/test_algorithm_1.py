@@ -158,8 +158,8 @@ def test_random_first_rows_depend_on_the_seed():
 def narrow(unit):
     """A fit of a function with more turns than the first three rows can follow."""
     rng = np.random.default_rng(0)
-    X = np.sort(rng.uniform(-4, 4, (150, 1)), axis=0)
-    y = np.sin(3 * X[:, 0]) + 0.1 * rng.normal(size=150)
+    X = np.sort(rng.uniform(-4, 4, (100, 1)), axis=0)
+    y = np.sin(3 * X[:, 0]) + 0.1 * rng.normal(size=100)
     options = JointOptions(batch=3, threshold_unit=unit, start_gamma=1.0)
     rows = JointMarginal(X, NormalErrors(y), options)
     return rows, fit_active_set(rows, np.random.default_rng(0))
@@ -182,7 +182,7 @@ def test_the_model_is_laplaces_approximation_at_its_columns():
     """Its weights are the mode with the last α, σ² and γ, (A + τΦᵀΦ)⁻¹τΦᵀt."""
     rows, fit = narrow("prior-sd")
     design = np.exp(-rows.gamma(fit.point.widths) * (rows.X - rows.X[fit.point.labels[1:]].T) ** 2)
-    design = np.hstack([np.ones((150, 1)), design])
+    design = np.hstack([np.ones((100, 1)), design])
     alpha = np.exp(fit.point.log_alpha)
     tau = np.exp(fit.point.log_tau)
     H = np.diag(alpha) + tau * design.T @ design

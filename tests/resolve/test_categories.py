@@ -125,7 +125,7 @@ def test_categories_are_features_of_an_anova_kernel(asked, kernel):
 @pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
 def test_learned_kernels_are_described_by_feature_names():
     """Plan, history and model name the features."""
-    X, y = rows(250)
+    X, y = rows(150)
     asked = {"gamma": "learn-per-feature", "partition_size": 50, "max_rounds": 2, "random_state": 0}
     plain = {"residual": "none", "noise": "constant", "reference": "none"}
     fitted = RVMRegressor(kernel="gaussian", **asked, **plain).fit(X, y)
