@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+from sources import parsed
 
 import partirvm
 from partirvm.model import ClassModel, Model
@@ -129,13 +130,11 @@ def test_parameter_lines_are_parsed():
 def test_parameters_of_internal_functions_have_a_line():
     """Exceptions are commands' help texts, special methods and a likelihood's overridden
     methods."""
-    trees = {
-        path.relative_to(ROOT).as_posix(): ast.parse(path.read_text(encoding="utf-8"))
-        for path in sorted(ROOT.rglob("*.py"))
-    }
-    inherited = {each.name for each in functions_of(trees["spec/problem.py"])}
+    inherited = {each.name for each in functions_of(parsed(ROOT / "spec/problem.py"))}
     missing = set()
-    for path, tree in trees.items():
+    for file in sorted(ROOT.rglob("*.py")):
+        tree = parsed(file)
+        path = file.relative_to(ROOT).as_posix()
         room = path.split("/")[0]
         exempt = inherited if room == "likelihoods" and path != "spec/problem.py" else set()
         missing |= {

@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from sources import parsed
 
 import partirvm
 
@@ -175,7 +176,7 @@ def imports(path):
     """Yield every absolute name that a module imports, also inside functions and type-checking
     blocks."""
     found = []
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Import):
             found += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):

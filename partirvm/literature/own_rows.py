@@ -77,8 +77,8 @@ class OwnRowsRegressor(DenseRegressor):
     >>> import numpy as np
     >>> from partirvm.literature.own_rows import OwnRowsRegressor
     >>> rng = np.random.default_rng(0)
-    >>> X = rng.uniform(-3, 3, (200, 1))
-    >>> y = np.sin(X[:, 0]) + 0.1 * rng.standard_normal(200)
+    >>> X = rng.uniform(-3, 3, (100, 1))
+    >>> y = np.sin(X[:, 0]) + 0.1 * rng.standard_normal(100)
     >>> model = OwnRowsRegressor(strategy="incremental").fit(X, y)
     >>> model.n_relevance_vectors_ < 25
     True

@@ -120,7 +120,7 @@ class TippingClassifier(Classifier, DenseModel):
     >>> from partirvm.kernels import Gaussian
     >>> from partirvm.literature.softmax import TippingClassifier
     >>> X, y = load_iris(return_X_y=True)
-    >>> TippingClassifier(Gaussian(0.1)).fit(X[::3], y[::3]).weights_.shape[1]
+    >>> TippingClassifier(Gaussian(0.1)).fit(X[::5], y[::5]).weights_.shape[1]
     3
     """
 

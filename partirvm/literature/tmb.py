@@ -204,10 +204,10 @@ class TMBClassifier(Classifier, JointEstimator):
     --------
     >>> import numpy as np
     >>> from partirvm.literature.tmb import TMBClassifier
-    >>> X = np.random.default_rng(0).normal(size=(80, 2))
-    >>> model = TMBClassifier("krvm").fit(X, X[:, 0] > 0.3)
+    >>> X = np.random.default_rng(0).normal(size=(40, 2))
+    >>> model = TMBClassifier("rvm").fit(X, X[:, 0] > 0.3)
     >>> model.decision_interval(X).shape
-    (80, 2)
+    (40, 2)
     """
 
     def __sklearn_tags__(self) -> Any:

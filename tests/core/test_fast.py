@@ -55,10 +55,10 @@ def recorded(state, rule=RULE):
     return fit, reason, actions
 
 
-@pytest.mark.parametrize("block", some(range(2), {0}))
+@pytest.mark.parametrize("block", some(range(5), {0}))
 def test_every_action_equals_that_of_the_dense_algorithm(block):
-    """In 20 problems, kinds, columns, α and evidence of all actions agree, and so does the end."""
-    for seed in range(10 * block, 10 * block + 10):
+    """In 20 problems, of which 4 run by default, kinds, columns, α and evidence of all actions agree, and so does the end."""
+    for seed in range(4 * block, 4 * block + 4):
         Phi, t = bumps(seed)
         expected, beta = naive.tipping_faul(
             Phi, t, FIRST, least=RULE.tol * len(t), between=lambda M: FEWEST + M // PART

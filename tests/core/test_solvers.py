@@ -5,6 +5,7 @@ from dataclasses import replace
 import naive
 import numpy as np
 import pytest
+from by_default import some
 from fits import assert_evidence, statistics_of
 from numpy.random import default_rng
 from numpy.testing import assert_allclose
@@ -33,7 +34,7 @@ def start_of(Phi, t):
     return replace(begun, entered=np.ones(len(s), bool))
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", some(range(4), {0}))
 def test_auto_is_no_worse_than_either_solver(seed):
     """Its evidence is at least the fixed point's, and within 1e-3·N nats of that from single
     actions."""

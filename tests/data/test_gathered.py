@@ -55,7 +55,7 @@ def bits(statistic):
 
 
 @pytest.mark.parametrize("weights", [None, WEIGHTS])
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=4, deadline=None)
 @given(chosen=st.sets(st.integers(0, N - 1), min_size=8), parts=st.integers(1, 4))
 def test_passes_over_gathered_rows_have_the_same_bits(weights, chosen, parts):
     """This holds for any subset, a subset of it, and all rows."""

@@ -115,12 +115,17 @@ TABLES = {
 }
 
 
-@pytest.mark.parametrize("seed", [0, None])
-@pytest.mark.parametrize("write", TABLES.values(), ids=TABLES)
-def test_stored_tables_have_all_rows_and_columns(write, seed, tmp_path):
+@pytest.mark.parametrize(
+    ("kind", "seed"),
+    some(
+        product(TABLES, [0, None]),
+        {*product(["csv", "folder", "parquet", "url", "pandas", "dask"], [0]), ("csv", None)},
+    ),
+)
+def test_stored_tables_have_all_rows_and_columns(kind, seed, tmp_path):
     table = frame()
     data = ingest(
-        write(tmp_path, table), tmp_path / "d.zarr", target="t", categorical=["colour"], weights="w", shuffle=seed,
+        TABLES[kind](tmp_path, table), tmp_path / "d.zarr", target="t", categorical=["colour"], weights="w", shuffle=seed,
         tile_rows=64,
     )  # fmt: skip
     assert data.columns.features == ("a", "colour", "b", "count")
@@ -166,19 +171,21 @@ ARRAYS = {
 }
 
 
-@pytest.mark.parametrize("seed", [11, None])
-@pytest.mark.parametrize("make", ARRAYS.values(), ids=ARRAYS)
-def test_stored_arrays_have_all_rows(make, seed, tmp_path):
+@pytest.mark.parametrize(
+    ("kind", "seed"),
+    some(product(ARRAYS, [11, None]), {*product(ARRAYS, [11]), ("numpy", None)}),
+)
+def test_stored_arrays_have_all_rows(kind, seed, tmp_path):
     X, y = rows()
-    data = ingest(make(tmp_path, X, y), tmp_path / "d.zarr", shuffle=seed)
+    data = ingest(ARRAYS[kind](tmp_path, X, y), tmp_path / "d.zarr", shuffle=seed)
     assert data.columns.features == ("x0", "x1", "x2")
     assert data.tile_rows == tile_rows_for(500, 3)
     assert_holds(data, X, y, seed)
 
 
-@settings(max_examples=examples(8), deadline=None)
+@settings(max_examples=examples(5), deadline=None)
 @given(
-    n=st.integers(2, 70), d=st.integers(1, 4), seed=st.integers(0, 2**32), tile_rows=st.sampled_from([1, 7, 64]),
+    n=st.integers(2, 40), d=st.integers(1, 4), seed=st.integers(0, 2**32), tile_rows=st.sampled_from([1, 7, 64]),
     batch=st.integers(64, 400), memory=st.sampled_from([64, 5000, 1 << 20]),
 )  # fmt: skip
 def test_stored_rows_do_not_depend_on_memory_or_batches(n, d, seed, tile_rows, batch, memory):
@@ -250,8 +257,8 @@ TARGETS = {
 }
 
 FEW = {
-    *product(["pandas"], TARGETS),
-    *product(["dask"], ["other index", "dask array"]),
+    *product(["pandas"], ["other index", "one column", "column", "zarr"]),
+    ("dask", "dask array"),
     ("lists", "dask series"),
 }
 
@@ -289,7 +296,7 @@ def test_parts_of_a_table_are_joined_by_position(kind, target, tmp_path):
         ([True, False, True, False], (False, True)),
     ],
 )  # fmt: skip
-@pytest.mark.parametrize("kind", ["csv", "parquet", "pandas"])
+@pytest.mark.parametrize("kind", some(["csv", "parquet", "pandas"], {"csv", "pandas"}))
 def test_labels_keep_the_type_declared_by_the_source(labels, classes, kind, tmp_path):
     table = pd.DataFrame({"a": [0.0, 1.0, 2.0, 3.0], "label": labels})
     data = ingest(
@@ -347,10 +354,10 @@ def test_npz_files_name_their_columns(tmp_path):
 
 
 def test_integers_in_a_csv_may_become_fractions_in_later_rows(tmp_path):
-    lines = [f"{i},{i}" for i in range(200_000)] + ["0.5,7.25", "1e3,-2"]
+    lines = [f"{i},{i}" for i in range(30_000)] + ["0.5,7.25", "1e3,-2"]
     (tmp_path / "t.csv").write_text("a,y\n" + "\n".join(lines) + "\n")
     data = ingest(tmp_path / "t.csv", tmp_path / "d.zarr", target="y", shuffle=None)
-    assert data.gather([200_000, 200_001]).X[:, 0].tolist() == [0.5, 1000]
+    assert data.gather([30_000, 30_001]).X[:, 0].tolist() == [0.5, 1000]
 
 
 def test_data_can_be_stored_at_a_url(tmp_path):

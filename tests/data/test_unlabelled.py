@@ -1,8 +1,11 @@
 """Rows without a target are ingested like training data, but only for prediction."""
 
+from itertools import product
+
 import numpy as np
 import pandas as pd
 import pytest
+from by_default import some
 from numpy.random import default_rng
 from numpy.testing import assert_allclose, assert_array_equal
 
@@ -19,9 +22,10 @@ def table(n=N, *, target=True):
     return rows if target else rows.drop(columns="fare")
 
 
-@pytest.fixture
-def train(tmp_path):
-    return ingest(table(), tmp_path / "train.zarr", target="fare", categorical=["zone"])
+@pytest.fixture(scope="module")
+def train(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("train")
+    return ingest(table(), folder / "train.zarr", target="fare", categorical=["zone"])
 
 
 def csv(folder, rows):
@@ -29,12 +33,16 @@ def csv(folder, rows):
     return folder / "new.csv"
 
 
-@pytest.mark.parametrize("seed", [3, None])
-@pytest.mark.parametrize("write", [csv, lambda folder, rows: (rows, None)], ids=["csv", "frame"])
-def test_a_table_without_a_target_is_stored(write, seed, train, tmp_path):
+WRITERS = {"csv": csv, "frame": lambda folder, rows: (rows, None)}
+
+
+@pytest.mark.parametrize(
+    ("kind", "seed"), some(product(WRITERS, [3, None]), {("csv", 3), ("frame", None)})
+)
+def test_a_table_without_a_target_is_stored(kind, seed, train, tmp_path):
     rows = table(200, target=False)
     data = ingest(
-        write(tmp_path, rows), tmp_path / "new.zarr", like=train, shuffle=seed, tile_rows=64
+        WRITERS[kind](tmp_path, rows), tmp_path / "new.zarr", like=train, shuffle=seed, tile_rows=64
     )
     assert (data.n_rows, data.n_targets, data.n_tiles, data.seed) == (200, 0, 4, seed)
     assert data.columns == train.columns

@@ -53,7 +53,13 @@ ARRAYS = "X", "y", "weights", "row"
     ("damage", "array"),
     some(
         product(DAMAGES, ARRAYS),
-        {*product(DAMAGES, ["X"]), *product(["a bit"], ARRAYS), ("removed", "row")},
+        {
+            ("removed", "X"),
+            ("truncated", "X"),
+            ("a bit", "y"),
+            ("zeros", "weights"),
+            ("removed", "row"),
+        },
     ),
 )
 def test_damaged_chunks_are_named(damage, array, folder):

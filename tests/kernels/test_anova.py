@@ -135,6 +135,19 @@ def test_squared_distances_of_near_rows_are_those_of_the_kernel(base, order):
     assert_allclose(squares, expected, rtol=1e-3)
 
 
+def test_a_sum_is_learned_on_request():
+    """Three waves of one feature each, with noise of .1."""
+    X, y = additive(120, 3)
+    new, expected = additive(500, 3, seed=1, noise=0.0)
+    plain = {"residual": "none", "noise": "constant", "reference": "none"}
+    model = RVMRegressor(kernel="anova", random_state=0, **plain).fit(X, y)
+    assert isinstance(model.kernel_, Anova)
+    assert len(model.kernel_.shares) == 3
+    error = np.sqrt(np.mean((model.predict(new) - expected) ** 2))
+    assert error < 0.1 * expected.std()
+
+
+@pytest.mark.slow
 def test_a_learned_sum_is_found_from_few_rows():
     """Eight waves of one feature each: a radial kernel of 300 rows explains less than half of
     them."""

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from by_default import some
 from numpy.random import default_rng
 from numpy.testing import assert_allclose
 from sampling import Passes, arm, problem_of, sample_of
@@ -131,7 +132,7 @@ def test_rows_are_judged_by_processes_fitted_without_them():
     )
 
 
-@pytest.mark.parametrize("K", [2, 3])
+@pytest.mark.parametrize("K", some([2, 3], {3}))
 def test_irrelevant_features_are_switched_off(K):
     """Two of six features separate the classes, and a width per feature predicts better."""
     X, f = arm(240, 6, seed=3, noise=0.02)
@@ -182,7 +183,7 @@ def test_skewed_features_are_warped_jointly():
         assert features is None or not features.spreads[8]
 
 
-@pytest.mark.parametrize("K", [2, 4])
+@pytest.mark.parametrize("K", some([2, 4], {2}))
 def test_many_rows_use_the_tied_evidence(K):
     """The search has fewer centres for more than ``few`` rows."""
     passes = Passes()

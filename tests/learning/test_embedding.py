@@ -205,14 +205,15 @@ def frame(X, L):
     )
 
 
+@pytest.mark.usefixtures("quick_learning")
 def test_a_fit_and_its_saved_model_use_the_coordinates(tmp_path):
     """The error equals the noise; a level without rows has no effect."""
-    X, y, _ = planted(400, 12, noise=0.1)
+    X, y, _ = planted(250, 12, noise=0.1)
     model = RVMRegressor(
         kernel="gaussian", random_state=0, reference="none", residual="none", noise="constant"
     )
     model.fit(frame(X, 13), y)
-    new, t, _ = planted(400, 12, noise=0.0)
+    new, t, _ = planted(250, 12, noise=0.0)
     assert rmse(model.predict(frame(new, 13)), t) < 0.1
     assert any(note.startswith("c: ") and "its 13 levels" in note for note in model.plan_.notes)
     assert model.model_.design.scaling.embedded == [1]

@@ -140,10 +140,10 @@ def test_forests_give_starts_with_the_features_that_matter():
 
 
 def test_the_history_records_the_judgement():
-    X, y = product(1000)
+    X, y = product(500)
     line = learned(X, y)
     judged = line.choice["judged"]
-    assert judged["rows"] == 250
+    assert judged["rows"] == 125
     assert judged["first_error"] >= judged["error"]
     assert judged["rival"] in {"boosted trees", "nearest rows"}
 

@@ -49,7 +49,7 @@ def test_every_likelihood_has_a_search_and_level_tables():
 def test_a_likelihood_chooses_the_numbers_from_which_the_kernel_is_learned():
     """The logarithm is smooth: from e^t the same kernel is learned as from t, although e^t has
     other widths."""
-    X, f = arm(150, 3)
+    X, f = arm(100, 3)
     logs = (f - f.mean()) / f.std()
     kernel = learned(X, np.exp(3 * logs), LogLikelihood())
     assert np.allclose(kernel.gamma, learned(X, logs, GAUSSIAN).gamma, rtol=1e-3)

@@ -3,13 +3,14 @@
 import naive
 import numpy as np
 import pytest
+from by_default import some
 from scipy.optimize import minimize
 from scipy.special import expit
 from scipy.stats import multivariate_normal
 
 from partirvm.literature.joint_laplace import LogisticErrors, NormalErrors, marginal
 
-PROBLEMS = range(10)
+PROBLEMS = some(range(10), range(3))
 
 
 def problem(seed):

@@ -1,8 +1,11 @@
 """The softmax with an α for each class and column, against dense formulas."""
 
+from itertools import product
+
 import dense_formulas
 import numpy as np
 import pytest
+from by_default import some
 from scipy.optimize import minimize
 from sklearn.datasets import load_iris
 
@@ -50,7 +53,7 @@ def joint(state, design, codes):
     return value
 
 
-CASES = [(seed, n_classes) for seed in range(10) for n_classes in (2, 3)]
+CASES = some(product(range(10), [2, 3]), [*product(range(2), [2, 3])])
 
 
 @pytest.mark.parametrize(("seed", "n_classes"), CASES)

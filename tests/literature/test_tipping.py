@@ -4,6 +4,7 @@ SciPy's optimum."""
 import dense_formulas
 import numpy as np
 import pytest
+from by_default import some
 from scipy.optimize import minimize
 from sklearn.base import clone
 
@@ -25,7 +26,7 @@ def state_of(seed, priors=PRIORS[0]):
     return design, target, state.restarted(state.statistics, state.alpha, 1.3, prior=prior)
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", some(range(10), range(3)))
 @pytest.mark.parametrize("priors", PRIORS)
 def test_objective_is_the_dense_formula(seed, priors):
     design, target, state = state_of(seed, priors)
@@ -34,7 +35,7 @@ def test_objective_is_the_dense_formula(seed, priors):
     assert state.log_evidence == pytest.approx(expected, rel=1e-8)
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", some(range(10), range(3)))
 @pytest.mark.parametrize("priors", PRIORS)
 def test_updates_are_zeros_of_the_slopes(seed, priors):
     """½(γ − αμ²) + a − bα is the slope in log α; with γ and μ fixed, the next α is its zero. EM has
@@ -59,7 +60,7 @@ def test_updates_are_zeros_of_the_slopes(seed, priors):
     assert slopes[-1] == pytest.approx((0.5 * expected + d) * (beta - state.beta), abs=1e-6)
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", some(range(10), range(2)))
 @pytest.mark.parametrize("priors", PRIORS)
 def test_both_updates_end_at_the_optimum_of_scipy(seed, priors):
     design, target, state = state_of(seed, priors)
@@ -101,10 +102,10 @@ def test_em_never_lowers_the_evidence(seed):
 
 def test_em_reaches_mackays_optimum_of_sinc():
     """EM keeps more columns within its cap, but almost no evidence is left in them."""
-    X = np.linspace(-10, 10, 50)[:, None]
-    y = np.sinc(X[:, 0] / np.pi) + 0.1 * np.random.default_rng(0).standard_normal(50)
+    X = np.linspace(-10, 10, 30)[:, None]
+    y = np.sinc(X[:, 0] / np.pi) + 0.1 * np.random.default_rng(0).standard_normal(30)
     mackay = TippingRegressor(Gaussian(0.1)).fit(X, y)
-    em = TippingRegressor(Gaussian(0.1), updates="em", tol=1e-4).fit(X, y)
+    em = TippingRegressor(Gaussian(0.1), updates="em", tol=1e-3).fit(X, y)
     assert mackay.converged_
     assert em.converged_
     assert em.n_iter_ > 3 * mackay.n_iter_

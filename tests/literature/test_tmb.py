@@ -1,9 +1,12 @@
 """The estimators of the TMB paper, and the delta method."""
 
+from functools import cache
+from itertools import product
+
 import numpy as np
 import pytest
+from by_default import some
 from scipy.stats import norm
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from partirvm.errors import UsageError
 from partirvm.literature.joint_parameters import SYSTEMS
@@ -24,21 +27,19 @@ def fitted(system, *, classes=False, **options):
     return TMBRegressor(system, **options).fit(X, y)
 
 
-QUICK = {"batch": 5, "max_iterations": 10, "max_rounds": 2}
+@cache
+def fitted_joint(system, classes):
+    """Return the predictor of a fit, of which several tests judge the formulas."""
+    return fitted(system, classes=classes).joint_
 
-CASES = [(system, classes) for system in SYSTEMS for classes in (False, True)]
 
-
-@parametrize_with_checks([TMBRegressor(**QUICK), TMBClassifier("krvm", **QUICK)])
-def test_scikit_learns_checks(estimator, check):
-    """All of ``sklearn.utils.estimator_checks``."""
-    check(estimator)
+CASES = some(product(SYSTEMS, [False, True]), {("rvm", False), ("krvm", True), ("pfcvm", False)})
 
 
 @pytest.mark.parametrize(("system", "classes"), CASES)
 def test_slopes_of_the_predictor_are_differences(system, classes):
     """g = ∂(φ(x; θ)ᵀŵ(θ))/∂θ, by each coordinate."""
-    joint = fitted(system, classes=classes).joint_
+    joint = fitted_joint(system, classes)
     points = np.random.default_rng(2).normal(size=(7, 2))
     vector = joint.point.vector
 
@@ -64,7 +65,7 @@ def test_slopes_of_the_predictor_are_differences(system, classes):
 @pytest.mark.parametrize(("system", "classes"), CASES)
 def test_the_variance_is_the_delta_methods(system, classes):
     """φᵀΣφ + gᵀCg, with C⁻¹ = −∂²L/∂θ∂θᵀ by differences of L itself."""
-    joint = fitted(system, classes=classes).joint_
+    joint = fitted_joint(system, classes)
     likelihood = joint.likelihood
 
     vector = joint.point.vector
@@ -110,7 +111,7 @@ def test_intervals_are_normal_quantiles_in_the_targets_units():
     assert np.all(np.diff(weights_alone) < np.diff(inner))
 
 
-@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize("system", some(SYSTEMS, {"krvm"}))
 def test_the_targets_unit_does_not_matter(system):
     """Predictions move with the target; σ² and the evidence have its units."""
     X, y = waves()
@@ -122,7 +123,7 @@ def test_the_targets_unit_does_not_matter(system):
     assert scaled.log_evidence_ == pytest.approx(model.log_evidence_ - shift, abs=1e-3)
 
 
-@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize("system", some(SYSTEMS, {"pfcvm"}))
 def test_a_regression_finds_function_and_noise(system):
     """sd 0.5 of the noise; with widths per feature, the second feature has no part."""
     X, y = waves(n=100)
@@ -139,7 +140,7 @@ def test_a_regression_finds_function_and_noise(system):
     assert len(model.beta_) == (2 if system == "pfcvm" else 0)
 
 
-@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize("system", some(SYSTEMS, {"rvm"}))
 def test_a_classification_finds_the_classes(system):
     model = fitted(system, classes=True)
     new, truth = waves(n=300, seed=5)

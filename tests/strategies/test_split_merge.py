@@ -1,7 +1,7 @@
 """Split-and-merge and incremental as lists of instructions: levels, pairs, limits, rows."""
 
 from dataclasses import replace
-from itertools import pairwise
+from itertools import pairwise, product
 
 import naive
 import numpy as np
@@ -27,7 +27,14 @@ def levels(simulator):
 
 @pytest.mark.parametrize(
     ("size", "expected"),
-    [(60, [2]), (50, [3, 1]), (30, [4, 2]), (24, [5, 2, 1]), (20, [6, 3, 1]), (13, [10, 5, 2, 1])],
+    [
+        (60, [2]),
+        (50, [3, 1]),
+        pytest.param(30, [4, 2], marks=pytest.mark.slow),
+        pytest.param(24, [5, 2, 1], marks=pytest.mark.slow),
+        pytest.param(20, [6, 3, 1], marks=pytest.mark.slow),
+        (13, [10, 5, 2, 1]),
+    ],
 )
 def test_pairs_are_merged_and_an_odd_part_waits_one_level(size, expected):
     """Each level has ⌊half⌋ as many fits as the one before, beginning with ⌈N/P⌉; the last fit
@@ -38,7 +45,7 @@ def test_pairs_are_merged_and_an_odd_part_waits_one_level(size, expected):
     assert [save.record.kind for save in simulator.saves].count("final") == 1
 
 
-@pytest.mark.parametrize("likelihood", ["full", "sample"])
+@pytest.mark.parametrize("likelihood", some(["full", "sample"], {"full"}))
 def test_the_best_part_so_far_is_the_model(likelihood):
     """A part is saved if its evidence per row is higher than that of all earlier parts."""
     simulator = Simulator(*wave(120, noise=0.3))
@@ -161,8 +168,7 @@ def drive(simulator, rounds, state=None):
     return state, [each for turn in simulator.turns[:turns] for each in turn]
 
 
-@pytest.mark.parametrize("classes", [0, 2])
-@pytest.mark.parametrize("rounds", [2, 99])
+@pytest.mark.parametrize(("classes", "rounds"), some(product([0, 2], [2, 99]), {(0, 99), (2, 2)}))
 def test_unused_rows_join_before_appended_rows(classes, rounds):
     """Each joins once, whether the run had ended or was stopped after two rounds."""
     every, before = simulators(classes)
@@ -187,7 +193,7 @@ def test_unused_rows_join_before_appended_rows(classes, rounds):
     assert then[-1].record.kind == "final"
 
 
-@pytest.mark.parametrize("classes", [0, 3])
+@pytest.mark.parametrize("classes", [0, 2])
 def test_each_append_makes_new_partitions(classes):
     """They contain each of its rows once, and at most P rows."""
     every, before = simulators(classes)
