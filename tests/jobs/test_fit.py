@@ -16,14 +16,8 @@ from partirvm.fit.run import table_rows
 from partirvm.jobs import JobStore, Status
 from partirvm.options import Request
 
-PARAMETERS = Request(
-    gamma=0.3,
-    partition_size=30,
-    max_rounds=3,
-    strategy="working-set",
-    selection="error",
-    residual="none",
-)
+ASKED = {"strategy": "working-set", "selection": "error", "residual": "none"}
+PARAMETERS = Request(gamma=0.3, partition_size=30, max_rounds=3, **ASKED)
 
 
 def rows(n=600, seed=0, d=2):

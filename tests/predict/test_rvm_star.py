@@ -13,14 +13,8 @@ from partirvm.jobs import JobStore
 from partirvm.options import Request
 from partirvm.predict import prediction
 
-PARAMETERS = Request(
-    gamma=0.5,
-    partition_size=30,
-    max_rounds=2,
-    strategy="working-set",
-    selection="error",
-    residual="none",
-)
+FEW = {"gamma": 0.5, "partition_size": 30, "max_rounds": 2, "residual": "none"}
+PARAMETERS = Request(strategy="working-set", selection="error", **FEW)
 N = 450
 TESTED = 500
 
@@ -58,14 +52,8 @@ def predict(folder, output, **options):
 
 def test_a_job_predicts_the_same_bits_as_the_estimator(folder):
     """Rows are in the order before shuffling."""
-    estimator = RVMRegressor(
-        gamma=0.5,
-        partition_size=30,
-        max_rounds=2,
-        strategy=WorkingSet(selection="error"),
-        residual="none",
-        random_state=0,
-    ).fit(str(folder / "train.zarr"))
+    estimator = RVMRegressor(strategy=WorkingSet(selection="error"), random_state=0, **FEW)
+    estimator.fit(str(folder / "train.zarr"))
     mean, std = estimator.predict(
         str(folder / "test.zarr"), return_std=True, augment=str(folder / "train.zarr")
     )
