@@ -54,12 +54,12 @@ def _text(node: ast.expr, names: Names) -> str | None:
     return None
 
 
-def _texts_before(tree: ast.Module, call: ast.Call) -> Names:
+def _texts_before(assignments: list[ast.Assign], call: ast.Call) -> Names:
     """Return the variables that hold texts where an error is made: those assigned in the ten lines
     before."""
     found: Names = {}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Assign) and call.lineno - 10 <= node.lineno < call.lineno:
+    for node in assignments:
+        if call.lineno - 10 <= node.lineno < call.lineno:
             for name in (each.id for each in node.targets if isinstance(each, ast.Name)):
                 if isinstance(node.value, ast.Constant | ast.JoinedStr):
                     found[name] = node.value
@@ -131,6 +131,7 @@ def error_messages() -> dict[str, list[str]]:
     }
     found: dict[str, set[str]] = {}
     for _, tree in trees():
+        assignments = [node for node in ast.walk(tree) if isinstance(node, ast.Assign)]
         for node in ast.walk(tree):
             if (
                 isinstance(node, ast.Call)
@@ -138,7 +139,7 @@ def error_messages() -> dict[str, list[str]]:
                 and node.func.id in known
                 and node.args
             ):
-                text = template(node.args[0], _texts_before(tree, node))
+                text = template(node.args[0], _texts_before(assignments, node))
                 if text is not None:
                     found.setdefault(node.func.id, set()).add(text)
     return {

@@ -51,8 +51,8 @@ def write(path, rows, seed, K):
 def classes(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("labels")
     K = request.param
-    write(folder / "train.csv", 900, 1, K)
-    files = Classes(folder, LABELS[K], write(folder / "test.csv", 500, 2, K))
+    write(folder / "train.csv", 400, 1, K)
+    files = Classes(folder, LABELS[K], write(folder / "test.csv", 300, 2, K))
     roles = ("--target", "kind", "--features", "a,b", "--classes", "--quiet")
     assert main(["ingest", files.at("train.csv"), files.at("train.zarr"), *roles]) == 0
     like = ("--like", files.at("train.zarr"), "--quiet")
@@ -108,6 +108,7 @@ def test_interval_adds_probability_bands(classes, cli, tmp_path):
     assert_allclose(numbers[:, len(classes.names) :], bands, rtol=1e-9)
 
 
+@pytest.mark.usefixtures("without_charts")
 def test_commands_report_log_loss_and_error_of_classes(classes, cli, cli_json, tmp_path):
     """There is no RMSE, noise or NaN; descriptions of the data include the class names."""
     job = classes.at("job")

@@ -119,7 +119,8 @@ def test_ingest_prints_facts_about_the_data(tour, cli_json, tmp_path):
 def test_fit_prints_facts_about_the_model(tour, cli_json, tmp_path):
     """They agree with ``evaluate`` on the validation data and with the history."""
     job = str(tmp_path / "job")
-    choices = ("--gamma", "1", "--partition-size", "60", "--max-rounds", "3", "--quiet", "--json")
+    choices = ("--gamma", "1", "--partition-size", "60", "--max-rounds", "2", "--residual", "none")
+    choices += ("--quiet", "--json")
     facts = cli_json("fit", tour.train, job, "--validation", tour.test, *choices)
     scores = cli_json("evaluate", job, tour.test)
     assert facts["held_out_rmse"] == pytest.approx(scores["rmse"], rel=1e-9)

@@ -16,9 +16,8 @@ from partirvm.fit.run import table_rows
 from partirvm.jobs import JobStore, Status
 from partirvm.options import Request
 
-PARAMETERS = Request(
-    gamma=0.3, partition_size=30, max_rounds=3, strategy="working-set", selection="error"
-)
+ASKED = {"strategy": "working-set", "selection": "error", "residual": "none"}
+PARAMETERS = Request(gamma=0.3, partition_size=30, max_rounds=3, **ASKED)
 
 
 def rows(n=600, seed=0, d=2):
@@ -92,7 +91,7 @@ def test_a_watcher_is_called_for_every_tile_iteration_and_fit(folder, tmp_path):
     """The plan comes first; the history keeps only the diagnostics of the last model."""
     listener = Listener()
     fit = jobs.fit(
-        str(folder / "train.zarr"), str(tmp_path / "job"), replace(PARAMETERS, solver="fixed-point", residual="none"),
+        str(folder / "train.zarr"), str(tmp_path / "job"), replace(PARAMETERS, solver="fixed-point"),
         watcher=listener,
         validation=str(folder / "test.zarr"),
     )  # fmt: skip
@@ -140,7 +139,7 @@ def test_an_aborted_split_merge_keeps_its_best_part(folder, tmp_path):
 def test_the_measured_partition_size_is_the_first_event(folder, tmp_path):
     """It comes with P and the reason, before the events of the strategy."""
     listener = Listener()
-    request = Request(gamma=0.3, strategy="incremental")
+    request = Request(gamma=0.3, strategy="incremental", residual="none")
     fit = jobs.fit(str(folder / "train.zarr"), str(tmp_path / "job"), request, watcher=listener)
     events = JobStore(str(tmp_path / "job")).events()
     rounds = ["fit", "checkpoint"] * (len(fit.history) - 1)
@@ -171,7 +170,7 @@ def test_diagnostics_contain_the_targets_of_their_rows(held_out, tmp_path):
     for name, rows in tables.items():
         ingest(rows, str(tmp_path / name), shuffle=3)
     validation = str(tmp_path / "held-out") if held_out else None
-    request = Request(gamma=0.5, max_rounds=2)
+    request = Request(gamma=0.5, max_rounds=1, residual="none")
     jobs.fit(str(tmp_path / "train"), str(tmp_path / "job"), request, validation=validation)
     (diagnostics,) = jobs.open_job(str(tmp_path / "job")).state().history[-1]["diagnostics"]
     rows, t, mean, std = np.array(diagnostics["largest"]).T

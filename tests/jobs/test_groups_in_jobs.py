@@ -14,9 +14,9 @@ pytestmark = pytest.mark.filterwarnings("ignore:.* far from every relevance vect
 @pytest.fixture
 def rows():
     rng = np.random.default_rng(0)
-    groups = np.repeat(np.arange(30), 10)
-    X = np.column_stack([rng.uniform(-1, 1, 30)[groups], rng.uniform(-1, 1, 300)])
-    y = np.sin(2 * X[:, 1]) + rng.standard_normal(30)[groups] + 0.1 * rng.standard_normal(300)
+    groups = np.repeat(np.arange(30), 4)
+    X = np.column_stack([rng.uniform(-1, 1, 30)[groups], rng.uniform(-1, 1, 120)])
+    y = np.sin(2 * X[:, 1]) + rng.standard_normal(30)[groups] + 0.1 * rng.standard_normal(120)
     return X, y, groups
 
 
@@ -39,7 +39,7 @@ def test_a_job_fits_like_an_estimator(rows, tmp_path):
     job.wait()
     model = job.model()
     expected = estimator().fit(X, y, groups=groups).model_
-    assert_array_equal(model.known.codes, np.unique(label_codes(groups, 300)))
+    assert_array_equal(model.known.codes, np.unique(label_codes(groups, 120)))
     for mine, theirs in zip(model.predict(X, True), expected.predict(X, True), strict=True):
         assert_array_equal(mine, theirs)
     known = model.of_known_groups(), expected.of_known_groups()
@@ -56,24 +56,24 @@ def test_predictions_take_groups_from_the_data(rows, tmp_path):
     train = ingest(data, tmp_path / "data.zarr", target="y", groups="group")
     job = submit(estimator(), str(tmp_path / "data.zarr"), str(tmp_path / "job"))
     job.wait()
-    new = data.assign(group=[0] * 150 + [999] * 150)
+    new = data.assign(group=[0] * 60 + [999] * 60)
     ingest(new, tmp_path / "new.zarr", like=train, groups="group", shuffle=None)
     predict(str(tmp_path / "job"), str(tmp_path / "new.zarr"), str(tmp_path / "out.csv"))
     std = pd.read_csv(tmp_path / "out.csv")["std"].to_numpy()
     model = job.model()
     new_std = model.predict(rows[0], True)[1]
-    assert_array_equal(std[150:], new_std[150:])
-    assert_array_equal(std[:150], model.of_known_groups().predict(rows[0], True)[1][:150])
-    assert np.all(std[:150] < new_std[:150])
+    assert_array_equal(std[60:], new_std[60:])
+    assert_array_equal(std[:60], model.of_known_groups().predict(rows[0], True)[1][:60])
+    assert np.all(std[:60] < new_std[:60])
 
 
 def test_an_update_leaves_out_the_groups_of_all_rows(rows, tmp_path):
     data = frame(rows)
-    ingest(data[:200], tmp_path / "data.zarr", target="y", groups="group")
+    ingest(data[:80], tmp_path / "data.zarr", target="y", groups="group")
     job = submit(estimator(), str(tmp_path / "data.zarr"), str(tmp_path / "job"))
     job.wait()
     assert len(job.model().known.codes) == 20
-    ingest(data[200:], tmp_path / "data.zarr", append=True)
+    ingest(data[80:], tmp_path / "data.zarr", append=True)
     job = open_job(str(tmp_path / "job")).update()
     job.wait()
     assert len(job.model().known.codes) == 30

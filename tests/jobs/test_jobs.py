@@ -33,7 +33,7 @@ LONG = Request(**{**vars(REQUEST), "gamma": 20.0, "max_rounds": 400, "effort": "
 def data(tmp_path_factory):
     """Return DATA of a rough function, which takes many rounds to learn."""
     rng = default_rng(0)
-    X = rng.uniform(-2, 2, size=(3000, 2))
+    X = rng.uniform(-2, 2, size=(2000, 2))
     y = np.sin(4 * X[:, 0]) * X[:, 1] + 0.1 * rng.normal(size=len(X))
     return ingest((X, y), tmp_path_factory.mktemp("jobs") / "rows.zarr", tile_rows=256).url
 

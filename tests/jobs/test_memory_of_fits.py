@@ -69,7 +69,7 @@ def test_a_dense_fit_allocates_according_to_the_formula(solver):
         (160, {"targets": 8}),
         pytest.param(320, {"classes": 2}, marks=pytest.mark.slow),
         (130, {"classes": 4, "gamma": 20.0, "tol": 1e-4, "likelihood": "multinomial"}),
-        (200, {"classes": 4, "gamma": 20.0}),
+        pytest.param(200, {"classes": 4, "gamma": 20.0}, marks=pytest.mark.slow),
     ],
     ids=["8 targets", "2 classes", "4 classes", "indicators of 4 classes"],
 )

@@ -2,6 +2,7 @@
 
 import importlib.metadata
 import json
+import shutil
 import warnings
 
 import numpy as np
@@ -21,19 +22,26 @@ REQUEST = Request(
 )
 
 
-@pytest.fixture
-def old_folder(tmp_path, monkeypatch):
+@pytest.fixture(scope="module")
+def made_once(tmp_path_factory):
     """Return a folder with DATA, a job and a model of partirvm 0.0.7."""
+    folder = tmp_path_factory.mktemp("old")
     real = importlib.metadata.version
     X = np.linspace(-3, 3, 60)[:, None]
-    ingest((X, np.sin(X[:, 0])), tmp_path / "d.zarr", shuffle=0)
-    with monkeypatch.context() as patched:
+    ingest((X, np.sin(X[:, 0])), folder / "d.zarr", shuffle=0)
+    with pytest.MonkeyPatch.context() as patched:
         patched.setattr(
             importlib.metadata, "version", lambda name: OLD if name == "partirvm" else real(name)
         )
-        fit(str(tmp_path / "d.zarr"), str(tmp_path / "job"), REQUEST)
-        save_model(RVMRegressor(gamma=1.0).fit(X, np.sin(X[:, 0])), tmp_path / "model")
-    return tmp_path
+        fit(str(folder / "d.zarr"), str(folder / "job"), REQUEST)
+        save_model(RVMRegressor(gamma=1.0).fit(X, np.sin(X[:, 0])), folder / "model")
+    return folder
+
+
+@pytest.fixture
+def old_folder(made_once, tmp_path):
+    """Return a copy of the folder; its job has the place of the DATA that was copied."""
+    return shutil.copytree(made_once, tmp_path / "old")
 
 
 def test_equal_versions_give_no_warning(tmp_path):
@@ -49,7 +57,7 @@ def resumed(folder):
 def updated(folder):
     X = np.linspace(-2, 2, 30)[:, None]
     ingest((X, np.sin(X[:, 0])), folder / "d.zarr", append=True)
-    open_job(folder / "job").update().wait()
+    open_job(folder / "job").update(data=folder / "d.zarr").wait()
 
 
 def predicted(folder):
@@ -77,6 +85,7 @@ def test_one_warning_names_both_versions(old_folder, use, capsys):
     assert f"partirvm {OLD} then, {NOW} now" in texts[0]
 
 
+@pytest.mark.usefixtures("without_charts")
 def test_status_and_page_show_both_versions(old_folder, capsys):
     """They do so before and after a run of the present version, but not for a job with a single
     version."""

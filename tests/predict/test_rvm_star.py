@@ -13,11 +13,10 @@ from partirvm.jobs import JobStore
 from partirvm.options import Request
 from partirvm.predict import prediction
 
-PARAMETERS = Request(
-    gamma=0.5, partition_size=30, max_rounds=2, strategy="working-set", selection="error"
-)
-N = 900
-TESTED = 1100
+FEW = {"gamma": 0.5, "partition_size": 30, "max_rounds": 2, "residual": "none"}
+PARAMETERS = Request(strategy="working-set", selection="error", **FEW)
+N = 450
+TESTED = 500
 
 
 def rows(n=N, seed=0):
@@ -53,13 +52,8 @@ def predict(folder, output, **options):
 
 def test_a_job_predicts_the_same_bits_as_the_estimator(folder):
     """Rows are in the order before shuffling."""
-    estimator = RVMRegressor(
-        gamma=0.5,
-        partition_size=30,
-        max_rounds=2,
-        strategy=WorkingSet(selection="error"),
-        random_state=0,
-    ).fit(str(folder / "train.zarr"))
+    estimator = RVMRegressor(strategy=WorkingSet(selection="error"), random_state=0, **FEW)
+    estimator.fit(str(folder / "train.zarr"))
     mean, std = estimator.predict(
         str(folder / "test.zarr"), return_std=True, augment=str(folder / "train.zarr")
     )
@@ -68,10 +62,10 @@ def test_a_job_predicts_the_same_bits_as_the_estimator(folder):
 
 
 def test_progress_counts_every_tile_of_every_pass(folder, tmp_path):
-    """Each of 11 pieces of test rows needs a pass over 8 training tiles."""
+    """Each of 5 pieces of test rows needs a pass over 4 training tiles."""
     seen = []
     predict(folder, tmp_path / "out.csv", progress=lambda *counts: seen.append(counts))
-    assert seen[-1] == (8 * 11, 8 * 11)
+    assert seen[-1] == (4 * 5, 4 * 5)
     assert seen == sorted(seen)
 
 

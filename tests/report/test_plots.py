@@ -75,7 +75,7 @@ def test_the_last_of_many_classes_share_one_name():
     assert [text.get_text() for text in confusion.get_yticklabels()][-2:] == ["c10", "9 others"]
 
 
-@pytest.mark.parametrize("n", [1, 2, 50])
+@pytest.mark.parametrize("n", some([1, 2, 50], {1}))
 def test_few_rows_and_hostile_names_give_valid_panels(n):
     """Names are rendered as text, not as formulas."""
     t, mean, std = numbers(n)
@@ -144,23 +144,24 @@ def test_a_classifier_draws_its_diagnostics(K):
         fitted.plot_diagnostics()
 
 
-@pytest.mark.parametrize("kind", some(["numbers", "left-out", "classes"], {"numbers", "classes"}))
+@pytest.mark.parametrize("kind", some(["numbers", "left-out", "classes"], {"numbers"}))
 def test_a_jobs_page_shows_diagnostics_without_data(kind, tmp_path):
     """They come from held-out rows, counted once, or from left-out rows."""
     rng = default_rng(0)
-    X = rng.uniform(-3, 3, (400, 2))
-    y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=400)
+    X = rng.uniform(-3, 3, (200, 2))
+    y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=200)
     y = np.array(["low", "high"])[(y > 0).astype(int)] if kind == "classes" else y
-    for name, rows in (("train", slice(0, 300)), ("held-out", slice(300, 400))):
+    for name, rows in (("train", slice(0, 150)), ("held-out", slice(150, 200))):
         ingest((X[rows], y[rows]), str(tmp_path / name), classes=kind == "classes")
     job = str(tmp_path / "job")
     validation = None if kind == "left-out" else str(tmp_path / "held-out")
-    jobs.fit(str(tmp_path / "train"), job, Request(gamma=1.0, max_rounds=3), validation=validation)
+    request = Request(gamma=1.0, max_rounds=1, residual="none")
+    jobs.fit(str(tmp_path / "train"), job, request, validation=validation)
     for name in ("train", "held-out"):
         shutil.rmtree(tmp_path / name)
     shown = jobs.open_job(job).report()
     (found,) = from_json(shown.values["history"][-1]["diagnostics"])
-    assert found.n == (300 if kind == "left-out" else 100)
+    assert found.n == (150 if kind == "left-out" else 50)
     read = check(shown.html)
     title = "Predictions of left-out rows" if kind == "left-out" else "Predictions of held-out rows"
     assert title in read.text

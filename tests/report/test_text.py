@@ -140,8 +140,8 @@ def folder(tmp_path_factory):
     one for classes."""
     place = tmp_path_factory.mktemp("jobs")
     rng = default_rng(5)
-    X = rng.uniform(-3, 3, (600, 1))
-    y = np.sin(X[:, 0]) + rng.normal(0, 0.1, 600)
+    X = rng.uniform(-3, 3, (200, 1))
+    y = np.sin(X[:, 0]) + rng.normal(0, 0.1, 200)
     partirvm.ingest((X, y), place / "d.zarr")
     partirvm.ingest((X, (y > 0).astype(int)), place / "c.zarr", classes=True)
     held_out = str(place / "d.zarr")
