@@ -13,12 +13,14 @@ from regressions import plane
 from partirvm import RVMRegressor, ingest
 from partirvm.errors import DataError, UsageError
 
+QUICK = {"gamma": "scale", "tol": 1e-2, "reference": "none", "residual": "none", "random_state": 0}
+
 
 def test_names_and_number_of_features_are_updated_by_each_fit(tmp_path):
     """Inputs are pandas and Dask frames; a fit to rows without names forgets earlier names."""
     X, y = plane(60)
     frame = pd.DataFrame(X, columns=["a", "b", "c"])
-    model = RVMRegressor(gamma="scale", random_state=0)
+    model = RVMRegressor(**QUICK)
     model.fit(dd.from_pandas(frame, npartitions=2), da.from_array(y, chunks=30))
     assert (model.n_features_in_, list(model.feature_names_in_)) == (3, ["a", "b", "c"])
     assert_array_equal(model.predict(frame[["b", "a", "c"]]), model.predict(frame))
@@ -44,7 +46,7 @@ def test_held_out_rows_must_have_the_training_columns(tmp_path):
     kind."""
     X, y = plane(40)
     frame = pd.DataFrame(X, columns=["a", "b", "c"])
-    model = RVMRegressor(gamma="scale", random_state=0)
+    model = RVMRegressor(**QUICK)
     pair = model.fit(X, y, X_val=X, y_val=y).history_[-1]["held_out_rmse"]
     ingest(frame.assign(y=y), tmp_path / "d.zarr", target="y")
     from_dataset = model.fit(frame, y, X_val=str(tmp_path / "d.zarr")).history_[-1]["held_out_rmse"]
