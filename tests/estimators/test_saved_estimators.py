@@ -59,7 +59,9 @@ REGRESSORS = {
 
 
 @pytest.mark.usefixtures("quick_learning")
-@pytest.mark.parametrize("name", some(REGRESSORS, {"several widths", "a value and a basis", "rounds"}))
+@pytest.mark.parametrize(
+    "name", some(REGRESSORS, {"several widths", "a value and a basis", "rounds"})
+)
 def test_a_stored_regressor_is_bit_identical(name, tmp_path):
     """Parameters, attributes, predictions, intervals, samples, score, and the fit of a clone are
     compared."""

@@ -81,17 +81,22 @@ def test_scaling_targets_by_a_power_of_two_preserves_bits(exponent, strategy):
 
 
 @pytest.mark.usefixtures("quick_learning")
-@pytest.mark.parametrize("exponent", some(POWERS, {190}))
-def test_scaling_inputs_by_a_power_of_two_preserves_bits(exponent):
+@pytest.mark.parametrize(
+    ("exponent", "estimator", "gamma"),
+    some(
+        product(POWERS, [RVMRegressor, RVMClassifier], [0.3, "learn-per-feature"]),
+        {(190, RVMRegressor, "learn-per-feature"), (-190, RVMClassifier, 0.3)},
+    ),
+)
+def test_scaling_inputs_by_a_power_of_two_preserves_bits(exponent, estimator, gamma):
     """This holds for regression and classification, also with a learned width for each feature."""
     X, y = plane(40)
-    for estimator, target in ((RVMRegressor, y), (RVMClassifier, y > np.median(y))):
-        for gamma in (0.3, "learn-per-feature"):
-            here = estimator(gamma=gamma, random_state=0).fit(X, target)
-            there = estimator(gamma=gamma, random_state=0).fit(np.ldexp(X, exponent), target)
-            assert_array_equal(there.predict(np.ldexp(X, exponent)), here.predict(X))
-            assert_array_equal(there.feature_relevance_, here.feature_relevance_)
-            assert there.log_evidence_ == here.log_evidence_
+    target = y > np.median(y) if estimator is RVMClassifier else y
+    here = estimator(gamma=gamma, random_state=0).fit(X, target)
+    there = estimator(gamma=gamma, random_state=0).fit(np.ldexp(X, exponent), target)
+    assert_array_equal(there.predict(np.ldexp(X, exponent)), here.predict(X))
+    assert_array_equal(there.feature_relevance_, here.feature_relevance_)
+    assert there.log_evidence_ == here.log_evidence_
 
 
 @pytest.mark.parametrize(
