@@ -97,10 +97,13 @@ def test_gradients_at_a_missing_label_match_differences(levels, kernel):
         np.testing.assert_allclose(gradient[:, 1], difference, rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.parametrize(("levels", "gaps"), some(product([3, 20], [0, 9]), {(3, 9)}))
-def test_classes(levels, gaps):
+@pytest.mark.parametrize(
+    ("levels", "gaps", "gamma"),
+    some(product([3, 20], [0, 9], ["learn", 1.0]), {(3, 9, 1.0)}),
+)
+def test_classes(levels, gaps, gamma):
     X, y = frame(levels, gaps=gaps)
-    model = RVMClassifier(effort="quick", random_state=0).fit(X, y > 0)
+    model = RVMClassifier(gamma=gamma, effort="quick", random_state=0).fit(X, y > 0)
     found, messages = said(model.predict_proba, rows("new"))
     assert_array_equal(found, said(model.predict_proba, rows(None))[0])
     assert len(messages) == 1
@@ -119,10 +122,12 @@ def test_several_columns_and_many_labels_are_named_once():
     assert message.endswith("'colour': 'teal'")
 
 
-@pytest.mark.parametrize("code", some([-1.0, 6.0, 77.0, 0.5], {6.0}))
-def test_codes_that_are_no_level_count_as_missing_labels(code):
+@pytest.mark.parametrize(
+    ("code", "kernel"), some(product([-1.0, 6.0, 77.0, 0.5], KERNELS), {(6.0, "given")})
+)
+def test_codes_that_are_no_level_count_as_missing_labels(code, kernel):
     X, y = frame(6)
-    model = RVMRegressor(**QUICK).fit(X, y)
+    model = RVMRegressor(**KERNELS[kernel]).fit(X, y)
     codes = np.array([[1.0, 0.2, 0.0], [code, 0.2, 0.0]])
     found, messages = said(model.predict, codes, return_std=True)
     codes[1, 0] = np.nan
