@@ -157,7 +157,8 @@ def test_jobs_predict_and_evaluate(tmp_path):
     new = rows("new").assign(y=[0.1, 0.2, 0.3])
     new.to_csv(tmp_path / "new.csv", index=False)
     rows(None).assign(y=[0.1, 0.2, 0.3]).to_csv(tmp_path / "gap.csv", index=False)
-    data, messages = said(ingest, tmp_path / "new.csv", tmp_path / "new.zarr", like=train)
+    in_order = {"like": train, "shuffle": None}  # scores are sums over rows in the files' order
+    data, messages = said(ingest, tmp_path / "new.csv", tmp_path / "new.zarr", **in_order)
     assert len(messages) == 1
     assert data.unseen.labels == {"shop": ("new",)}
     wanted = predicted(tmp_path, "gap.csv", 0)
