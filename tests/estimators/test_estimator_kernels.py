@@ -13,7 +13,13 @@ from partirvm.model import save_model
 
 QUIET = pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
 
-BASIC = {"strategy": "basic", "max_iterations": 10, "random_state": 0}
+BASIC = {
+    "strategy": "basic",
+    "max_iterations": 5,
+    "reference": "none",
+    "residual": "none",
+    "random_state": 0,
+}
 """Few iterations suffice: the formula holds wherever a fit stops."""
 
 
@@ -38,7 +44,7 @@ def mean_of(model, twin, X):
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_predictions_of_every_kernel_follow_its_formula(case, tmp_path):
     """A stored model predicts the same bits; a model whose kernel is a lambda cannot be stored."""
-    X, y = rows(50)
+    X, y = rows(40)
     model = RVMRegressor(kernel=case.kernel, **BASIC).fit(X, y)
     mean, std = model.predict(X, return_std=True)
     assert_allclose(mean, mean_of(model.model_, case.twin, X), rtol=1e-7, atol=1e-9)
@@ -60,7 +66,7 @@ def test_predictions_of_every_kernel_follow_its_formula(case, tmp_path):
 def test_a_kernel_name_means_the_kernel_with_its_defaults(name):
     """ "scale" is 1/(d·var) of the scaled inputs, or 1/var if each feature has its own kernel; a
     kernel without gamma refuses it."""
-    X, y = rows(30)
+    X, y = rows(20)
     gamma = {"gamma": "scale"} if name in WITH_GAMMA else {}
     model = RVMRegressor(kernel=name, **gamma, **BASIC).fit(X, y).model_
     compared = 1 if name == "anova" else D

@@ -13,11 +13,17 @@ from sklearn.multioutput import MultiOutputRegressor
 from partirvm import RVMRegressor, ingest
 from partirvm.errors import DataError, UsageError
 
-OPTIONS = {"gamma": 0.5, "partition_size": 60, "random_state": 0}
+OPTIONS = {
+    "gamma": 0.5,
+    "partition_size": 40,
+    "reference": "none",
+    "residual": "none",
+    "random_state": 0,
+}
 SD = np.array([0.05, 2.0, 30.0])
 
 
-def several(n=400, seed=0):
+def several(n=200, seed=0):
     """Return three functions of the same two inputs, with different units and noise."""
     rng = default_rng(seed)
     X = rng.uniform(-2, 2, size=(n, 2))
@@ -78,7 +84,7 @@ def test_score_is_the_mean_r2_over_targets():
 
 def test_multi_output_regressor_fits_each_target_separately(tmp_path):
     """It predicts a constant target, which DATA refuse."""
-    X, _, y = several(200)
+    X, _, y = several(100)
     y[:, 1] = 3.0
     with pytest.warns(match="constant"):
         separate = MultiOutputRegressor(RVMRegressor(**OPTIONS)).fit(X, y)
@@ -98,6 +104,7 @@ def test_a_single_column_gives_the_same_bits_as_a_vector():
     assert column.model_.digest() == flat.model_.digest()
 
 
+@pytest.mark.usefixtures("quick_learning")
 def test_widths_are_learned_jointly_for_all_targets():
     """The targets need two of four inputs, one each; the other two are switched off."""
     rng = default_rng(2)

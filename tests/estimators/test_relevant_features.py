@@ -129,7 +129,7 @@ def test_a_linear_effect_counts_next_to_a_wave():
     assert "switched off" not in text
 
 
-def mixed_features(n=260):
+def mixed_features(n=150):
     """Return seven numbers, one with gaps, two categories, and a target that uses five of these
     features."""
     rng = default_rng(8)
@@ -204,7 +204,6 @@ KINDS = {
             "linear basis",
             "functions",
             "missing values",
-            "levels",
             "local residuals",
             "three classes",
         },

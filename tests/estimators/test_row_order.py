@@ -1,6 +1,7 @@
 """Equal rows, seeds and options give equal bits, whatever container holds the rows."""
 
 from functools import cache
+from itertools import product
 
 import dask.array as da
 import dask.dataframe as dd
@@ -18,11 +19,18 @@ from partirvm import RVMClassifier, RVMRegressor, ingest
 from partirvm.data import as_source
 
 SEED = 5
-QUICK = {"gamma": 1.0, "effort": "quick", "random_state": SEED}
+QUICK = {
+    "gamma": 1.0,
+    "effort": "quick",
+    "max_rounds": 1,
+    "reference": "none",
+    "residual": "local",
+    "random_state": SEED,
+}
 NAMES = ["a", "b", "c"]
 
 
-def rows(n=900):
+def rows(n=180):
     rng = default_rng(0)
     X = rng.uniform(-2, 2, (n, 3))
     X[:, 0].sort()  # an order that tells nothing would hide a container that keeps it
@@ -47,16 +55,16 @@ CONTAINERS = {
     "polars": lambda X, y, w: (pl.DataFrame(X, schema=NAMES), y, w),
     "arrow": lambda X, y, w: (pa.table(dict(zip(NAMES, X.T, strict=True))), y, w),
     "dask": lambda X, y, w: (
-        da.from_array(X, chunks=(300, 3)),
-        da.from_array(y, chunks=300),
-        None if w is None else da.from_array(w, chunks=300),
+        da.from_array(X, chunks=(80, 3)),
+        da.from_array(y, chunks=80),
+        None if w is None else da.from_array(w, chunks=80),
     ),
-    "uneven dask": lambda X, y, w: (da.from_array(X, chunks=((1, 499, 400), (2, 1))), y, w),
+    "uneven dask": lambda X, y, w: (da.from_array(X, chunks=((1, 99, 80), (2, 1))), y, w),
     "dask frame": lambda X, y, w: (dd.from_pandas(as_frame(X), npartitions=4), y, w),
     "zarr": lambda X, y, w: (
-        zarr_array(X, (128, 2)),
-        zarr_array(y, (100,)),
-        None if w is None else zarr_array(w, (77,)),
+        zarr_array(X, (64, 2)),
+        zarr_array(y, (50,)),
+        None if w is None else zarr_array(w, (37,)),
     ),
     "fortran": lambda X, y, w: (np.asfortranarray(X), y, w),
 }
@@ -69,8 +77,10 @@ def of_arrays(weighted):
     return RVMRegressor(**QUICK).fit(X, y, w if weighted else None)
 
 
-@pytest.mark.parametrize("weighted", [False, pytest.param(True, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("container", some(CONTAINERS, {"pandas", "dask", "zarr"}))
+@pytest.mark.parametrize(
+    ("container", "weighted"),
+    some(product(CONTAINERS, [False, True]), [("pandas", True), ("zarr", True)]),
+)
 def test_regressions(container, weighted):
     X, y, w = rows()
     w = w if weighted else None
@@ -102,9 +112,10 @@ def test_data(weighted, tmp_path):
     assert found.model_.digest() == expected.model_.digest()
 
 
+@pytest.mark.usefixtures("quick_learning")
 @pytest.mark.parametrize("container", some(["dask", "zarr", "pandas"], {"pandas"}))
 def test_classes(container):
-    X, y, w = rows(400)
+    X, y, w = rows(90)
     options = {"effort": "quick", "random_state": SEED}
     expected = RVMClassifier(**options).fit(X, y > 0, w)
     found = RVMClassifier(**options).fit(*CONTAINERS[container](X, y > 0, w))

@@ -18,11 +18,15 @@ from partirvm.predict import evaluate, predict
 
 QUICK = {"effort": "quick", "reference": "none", "residual": "none", "random_state": 0}
 KNOWN_KERNEL = {**QUICK, "kernel": "gaussian", "gamma": 1.0}
+KERNELS = {"learned": QUICK, "given": KNOWN_KERNEL}
+
+pytestmark = pytest.mark.usefixtures("quick_learning")
 
 
-def frame(levels: int, n: int = 240, gaps: int = 0) -> tuple[pd.DataFrame, np.ndarray]:
+def frame(levels: int, gaps: int = 0) -> tuple[pd.DataFrame, np.ndarray]:
     """Rows with effects of ``levels`` levels, and a second category; every ``gaps``-th label is
     missing."""
+    n = 12 * levels if levels > 5 else 60
     rng = default_rng(3)
     codes = rng.integers(0, levels, n)
     x = rng.normal(size=n)
@@ -48,14 +52,15 @@ def said(call, *arguments, **options):
     return value, [str(w.message) for w in caught if w.category is UnseenLevelWarning]
 
 
-@pytest.mark.parametrize("options", [QUICK, KNOWN_KERNEL], ids=["learned", "given"])
-@pytest.mark.parametrize("gaps", [0, 9])
-@pytest.mark.parametrize("levels", some([3, 6, 20], {3}))
-def test_an_unseen_level_is_predicted_as_a_missing_label(levels, gaps, options):
+@pytest.mark.parametrize(
+    ("levels", "gaps", "kernel"),
+    some(product([3, 6, 20], [0, 9], KERNELS), {(3, 0, "learned"), (3, 9, "given")}),
+)
+def test_an_unseen_level_is_predicted_as_a_missing_label(levels, gaps, kernel):
     """Levels stay codes, become indicators, or become coordinates; with and without missing labels
     in training; with a learned and a given kernel."""
     X, y = frame(levels, gaps=gaps)
-    model, _ = said(RVMRegressor(**options).fit, X, y)
+    model, _ = said(RVMRegressor(**KERNELS[kernel]).fit, X, y)
     wanted, nothing = said(model.predict, rows(None), return_std=True)
     found, messages = said(model.predict, rows("new"), return_std=True)
     assert_array_equal(found, wanted)
@@ -74,10 +79,12 @@ def test_an_unseen_level_is_predicted_as_a_missing_label(levels, gaps, options):
     assert len(messages) == 1
 
 
-@pytest.mark.parametrize(("levels", "options"), [(3, KNOWN_KERNEL), (20, QUICK)])
-def test_gradients_at_a_missing_label_match_differences(levels, options):
+@pytest.mark.parametrize(
+    ("levels", "kernel"), some([(3, "given"), (20, "learned")], {(3, "given")})
+)
+def test_gradients_at_a_missing_label_match_differences(levels, kernel):
     X, y = frame(levels)
-    model, _ = said(RVMRegressor(**options).fit, X, y)
+    model, _ = said(RVMRegressor(**KERNELS[kernel]).fit, X, y)
     _, _, slopes, slopes_of_std = model.predict(rows(None), return_std=True, return_gradient=True)
     step = 1e-5
     ends = []
@@ -90,10 +97,13 @@ def test_gradients_at_a_missing_label_match_differences(levels, options):
         np.testing.assert_allclose(gradient[:, 1], difference, rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.parametrize(("levels", "gaps"), some(product([3, 20], [0, 9]), {(3, 9)}))
-def test_classes(levels, gaps):
+@pytest.mark.parametrize(
+    ("levels", "gaps", "gamma"),
+    some(product([3, 20], [0, 9], ["learn", 1.0]), {(3, 9, 1.0)}),
+)
+def test_classes(levels, gaps, gamma):
     X, y = frame(levels, gaps=gaps)
-    model = RVMClassifier(effort="quick", random_state=0).fit(X, y > 0)
+    model = RVMClassifier(gamma=gamma, effort="quick", random_state=0).fit(X, y > 0)
     found, messages = said(model.predict_proba, rows("new"))
     assert_array_equal(found, said(model.predict_proba, rows(None))[0])
     assert len(messages) == 1
@@ -112,10 +122,12 @@ def test_several_columns_and_many_labels_are_named_once():
     assert message.endswith("'colour': 'teal'")
 
 
-@pytest.mark.parametrize("code", some([-1.0, 6.0, 77.0, 0.5], {6.0}))
-def test_codes_that_are_no_level_count_as_missing_labels(code):
+@pytest.mark.parametrize(
+    ("code", "kernel"), some(product([-1.0, 6.0, 77.0, 0.5], KERNELS), {(6.0, "given")})
+)
+def test_codes_that_are_no_level_count_as_missing_labels(code, kernel):
     X, y = frame(6)
-    model = RVMRegressor(**QUICK).fit(X, y)
+    model = RVMRegressor(**KERNELS[kernel]).fit(X, y)
     codes = np.array([[1.0, 0.2, 0.0], [code, 0.2, 0.0]])
     found, messages = said(model.predict, codes, return_std=True)
     codes[1, 0] = np.nan
@@ -145,7 +157,8 @@ def test_jobs_predict_and_evaluate(tmp_path):
     new = rows("new").assign(y=[0.1, 0.2, 0.3])
     new.to_csv(tmp_path / "new.csv", index=False)
     rows(None).assign(y=[0.1, 0.2, 0.3]).to_csv(tmp_path / "gap.csv", index=False)
-    data, messages = said(ingest, tmp_path / "new.csv", tmp_path / "new.zarr", like=train)
+    in_order = {"like": train, "shuffle": None}  # scores are sums over rows in the files' order
+    data, messages = said(ingest, tmp_path / "new.csv", tmp_path / "new.zarr", **in_order)
     assert len(messages) == 1
     assert data.unseen.labels == {"shop": ("new",)}
     wanted = predicted(tmp_path, "gap.csv", 0)
@@ -194,8 +207,8 @@ def test_without_noise_the_spread_of_effects_is_not_a_multiple_of_nothing():
     """The variance of a level's effect is stored relative to a noise that may be 1e-9 of the final
     one."""
     rng = default_rng(0)
-    codes = rng.integers(0, 5, 150)
-    x = rng.normal(size=150)
+    codes = rng.integers(0, 5, 60)
+    x = rng.normal(size=60)
     X = pd.DataFrame({"shop": [f"s{code}" for code in codes], "x": x})
     y = codes + np.sin(x)
     model, _ = said(RVMRegressor(**QUICK).fit, X, y)
