@@ -125,9 +125,9 @@ def cholesky(data: Float, left: Float, right: Float, diagonal: float) -> Float |
         right: factors of the columns (M,)
         diagonal: replaces all diagonal elements
     """
-    ranges = blocks(len(data))
     ld = len(data)
-    L = np.empty(data.shape, order="F")
+    ranges = blocks(ld)
+    L = np.empty((ld, ld), order="F")
     info = np.zeros(1, dtype=np.intc)
 
     def update(i: slice, k: slice) -> None:

@@ -159,8 +159,7 @@ def learn_classes(sample: SampledRows, problem: Problem, settings: SearchSetting
     if settings.family and start.can_change_family:
         families = choose_family(family_losses(start))
         facts = families.figures
-        if families.family != FAMILIES[0]:
-            start = with_family_of(start, families.family)
+        start = with_family_of(start, families.family)
     problem = start.rows.problem
     sample.on_best(problem.with_kernel(start.fit.kernel).empty)
     if are_clear(start.rows, start.fit, start.order, start.most):
@@ -170,9 +169,8 @@ def learn_classes(sample: SampledRows, problem: Problem, settings: SearchSetting
     if start.compares and not (start.has_many and start.form == ONE):
         choice = facts | compared_forms(start)
     if start.has_many and choice["form"] == EACH:
-        warm = replace(settings.learning, warm=best.kernel.logs, metric="widths")
-        logged = replace(sample, log=lambda record: sample.log(replace(record, choice=choice)))
-        best = replace(start.fit, kernel=learn(logged, problem, warm, settings.seed).kernel)
+        kernel = learned_from_many(sample, problem, settings, best.kernel, choice)
+        best = replace(start.fit, kernel=kernel)
         if start.compares and start.form == ONE:
             most = min(LATE_ROWS, settings.columns)
             choice = facts | compared_widths(start, problem, best, most)
@@ -182,6 +180,27 @@ def learn_classes(sample: SampledRows, problem: Problem, settings: SearchSetting
     sample.on_best(problem.with_kernel(best.kernel).empty)
     sample.log(process_record(start.rows, best, choice))
     return problem.with_kernel(best.kernel)
+
+
+def learned_from_many(
+    sample: SampledRows,
+    problem: Problem,
+    settings: SearchSettings,
+    kernel: Kernel,
+    choice: dict[str, Any],
+) -> Kernel:
+    """Continue the search for widths with the tied evidence of more rows.
+
+    Args:
+        sample: the sample of rows
+        problem: the problem whose kernel is learned
+        settings: options of the search
+        kernel: the kernel from which the search starts
+        choice: compared figures for the history
+    """
+    warm = replace(settings.learning, warm=kernel.logs, metric="widths")
+    logged = replace(sample, log=lambda record: sample.log(replace(record, choice=choice)))
+    return learn(logged, problem, warm, settings.seed).kernel
 
 
 def compared_widths(
@@ -325,7 +344,9 @@ def of_family(fit: ProcessFit, family: str, rows: ProcessRows) -> ProcessFit:
 
 
 def with_family_of(start: OneWidth, family: str) -> OneWidth:
-    """Return the best fit with one width of another family."""
+    """Return the best fit with one width of a family."""
+    if family == FAMILIES[0]:
+        return start
     problem = start.rows.problem
     kernel = with_family(problem.empty.kernel, family, start.rows.X.shape[1])
     rows = replace(start.rows, problem=problem.with_kernel(kernel))

@@ -109,10 +109,9 @@ def test_classes(levels, gaps, gamma):
     assert len(messages) == 1
 
 
-@pytest.mark.usefixtures("default_fits")
 def test_several_columns_and_many_labels_are_named_once():
     X, y = frame(6)
-    model = RVMRegressor(**QUICK).fit(X, y)
+    model = RVMRegressor(**KERNELS["given"]).fit(X, y)
     new = pd.DataFrame({"shop": [f"n{k:02d}" for k in range(12)], "x": 0.0, "colour": "teal"})
     new.loc[0, ["shop", "colour"]] = ["s01", "red"]
     _, (message,) = said(model.predict, new)
@@ -136,10 +135,9 @@ def test_codes_that_are_no_level_count_as_missing_labels(code, kernel):
     assert_array_equal(found[0], said(model.model_.predict, codes)[0])
 
 
-@pytest.mark.usefixtures("default_fits")
 def test_explanations():
     X, y = frame(6)
-    model = RVMRegressor(**QUICK).fit(X, y)
+    model = RVMRegressor(**KERNELS["given"]).fit(X, y)
     found, messages = said(model.explain, rows("new"), X[:40])
     wanted, _ = said(model.explain, rows(None), X[:40])
     assert_array_equal(found["values"], wanted["values"])
@@ -152,7 +150,7 @@ def test_jobs_predict_and_evaluate(tmp_path):
     ``ingest``."""
     X, y = frame(6)
     train = ingest((X, y), tmp_path / "train.zarr")
-    job = submit(RVMRegressor(**QUICK), tmp_path / "train.zarr", tmp_path / "job")
+    job = submit(RVMRegressor(**KERNELS["given"]), tmp_path / "train.zarr", tmp_path / "job")
     job.wait()
     new = rows("new").assign(y=[0.1, 0.2, 0.3])
     new.to_csv(tmp_path / "new.csv", index=False)
@@ -167,7 +165,7 @@ def test_jobs_predict_and_evaluate(tmp_path):
         scores, messages = said(evaluate, str(tmp_path / "job"), str(tmp_path / name))
         assert len(messages) == 1
         assert scores == said(evaluate, str(tmp_path / "job"), str(tmp_path / "gap.csv"))[0]
-    model = RVMRegressor(**QUICK).fit(tmp_path / "train.zarr")
+    model = RVMRegressor(**KERNELS["given"]).fit(tmp_path / "train.zarr")
     found, messages = said(model.predict, tmp_path / "new.zarr", return_std=True)
     assert_array_equal(np.transpose(found), wanted)
     assert len(messages) == 1
@@ -193,12 +191,13 @@ def test_appended_rows_with_new_labels(tmp_path):
     assert data.unseen.rows == 1
 
 
-@pytest.mark.usefixtures("default_fits")
 def test_held_out_rows_and_updates():
     X, y = frame(6)
-    _, messages = said(RVMRegressor(**QUICK).fit, X, y, X_val=rows("new"), y_val=[0.0, 0.1, 0.2])
+    _, messages = said(
+        RVMRegressor(**KERNELS["given"]).fit, X, y, X_val=rows("new"), y_val=[0.0, 0.1, 0.2]
+    )
     assert len(messages) == 1
-    model = RVMRegressor(**QUICK).partial_fit(X, y)
+    model = RVMRegressor(**KERNELS["given"]).partial_fit(X, y)
     _, messages = said(model.partial_fit, rows("new"), [0.0, 0.1, 0.2])
     assert len(messages) == 1
 
