@@ -126,8 +126,8 @@ def outcome(place, rows):
 @pytest.mark.parametrize(
     ("name", "share"),
     some(
-        [(name, share) for name in MODELS for share in (40, 1)],
-        [(name, 40) for name in MODELS if name != "learned"],
+        [(name, share) for name in MODELS for share in (100, 1)],
+        [(name, 100) for name in MODELS if name != "learned"],
     ),
 )
 def test_a_forged_model_is_refused_or_predicts(name, share, tmp_path):
