@@ -2,11 +2,12 @@
 
 import json
 import os
+import random
 import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -31,10 +32,17 @@ def cluster(n_workers: int) -> Iterator[Any]:
         yield client
 
 
+PORTS = range(15_000, 32_000)
+"""Ports outside the range from which the system gives each connection its own port: another
+process's connection could take a free port of that range before the server does."""
+
+
 def free_port() -> str:
     """Return a free port."""
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        return str(listening.getsockname()[1])
+    while True:
+        port = random.SystemRandom().choice(PORTS)
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return str(port)
 
 
 class Processes:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 from numpy.random import default_rng
-from waiting import PATIENCE
+from waiting import PATIENCE, wait_for
 
 from partirvm.data import ingest
 
@@ -67,6 +67,16 @@ class Processes:
     def logs(self):
         """Return the output of all servers."""
         return "\n".join(log.read_text() for log in sorted(self.folder.glob("server*.log")))
+
+    def wait_for(self, condition, what):
+        """Poll until the condition holds; fail as soon as a server has ended."""
+
+        def holds():
+            ended = [process.args for process in self._running if process.poll() is not None]
+            assert not ended, f"{ended} ended before {what}:\n{self.logs()}"
+            return condition()
+
+        wait_for(holds, what)
 
     def stop(self):
         """Terminate all servers as Docker does, the last one first, and then kill them."""

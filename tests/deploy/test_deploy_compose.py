@@ -7,7 +7,6 @@ from clusters import free_port
 from dask.utils import parse_bytes
 from deployment import DEPLOY, commands, environment, replaced, run, split, started_servers, table
 from distributed.cli.dask_worker import main as dask_worker
-from waiting import wait_for
 
 import partirvm
 
@@ -43,9 +42,7 @@ class Machine:
                 assert kind == "CMD"
                 self.checks.append(replaced(check, names))
         for check in self.checks:
-            wait_for(
-                lambda check=check: self.run_check(check) == 0, f"{check} in\n{self.servers.logs()}"
-            )
+            self.servers.wait_for(lambda check=check: self.run_check(check) == 0, f"{check}")
         return ""
 
     def run(self, *words):
@@ -86,7 +83,7 @@ def test_the_readmes_compose_commands_fit_a_model(tmp_path):
         machine(up)
         assert len(machine.checks) == 3
         assert "400 rows × 2 features → fare" in machine(ingest)
-        wait_for(lambda: servers.logs().count("Register worker addr") == 2, "two workers")
+        servers.wait_for(lambda: servers.logs().count("Register worker addr") == 2, "two workers")
         processes_here = [*psutil.process_iter()]
         nannies = [one for one in processes_here if machine.port in "".join(cmdline(one))]
         container = parse_bytes(SERVICES["worker"]["mem_limit"] + "iB")

@@ -22,7 +22,7 @@ from deployment import (
     split,
     started_servers,
 )
-from waiting import PATIENCE, wait_for
+from waiting import PATIENCE
 
 import partirvm
 
@@ -46,7 +46,9 @@ class Cluster:
         for line in (scheduler, worker):
             variables, words = split(line)
             servers.start([*self.here(words), *ports[words[1]]], environment(**variables))
-        wait_for(lambda: "Register worker addr: tls://" in servers.logs(), "a worker over TLS")
+        servers.wait_for(
+            lambda: "Register worker addr: tls://" in servers.logs(), "a worker over TLS"
+        )
 
     def here(self, words):
         """Return the words of a command, with this cluster's port."""
