@@ -89,7 +89,7 @@ def test_the_readmes_compose_commands_fit_a_model(tmp_path):
         container = parse_bytes(SERVICES["worker"]["mem_limit"] + "iB")
         beyond_worker = container - parse_bytes(worker_options()["memory_limit"])
         assert max(nanny.memory_info().rss for nanny in nannies) < beyond_worker / 2
-        assert "relevance vectors of 400 rows" in machine(fit)
+        assert "of 400 rows as relevance vectors" in machine(fit)
         machine(down)
         assert all(machine.run_check(check) != 0 for check in machine.checks)
     model = partirvm.load_model(tmp_path / "data" / "jobs" / "run1")

@@ -104,11 +104,11 @@ def test_the_readmes_slurm_commands_fit_the_same_model(slurm):
     submitted = slurm(batch)
     assert submitted.stdout.startswith("Submitted batch job "), submitted.stderr
     wait_for(lambda: not slurm.jobs(), f"the end of the jobs\n{slurm.logs()}")
-    assert "relevance vectors of 400 rows" in slurm.logs()
+    assert "of 400 rows as relevance vectors" in slurm.logs()
     assert len(list(slurm.folder.glob("spool/*"))) == 1 + 4
     done = slurm(direct)
     assert done.returncode == 0, done.stderr
-    assert "relevance vectors of 400 rows" in done.stdout
+    assert "of 400 rows as relevance vectors" in done.stdout
     assert slurm.jobs() == []
     first, second = (
         partirvm.load_model(slurm.folder / "jobs" / name).predict([[0.0, 1.0]])
