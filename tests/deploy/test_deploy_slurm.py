@@ -109,7 +109,7 @@ def test_the_readmes_slurm_commands_fit_the_same_model(slurm):
     done = slurm(direct)
     assert done.returncode == 0, done.stderr
     assert "of 400 rows as relevance vectors" in done.stdout
-    assert slurm.jobs() == []
+    wait_for(lambda: not slurm.jobs(), f"the end of the worker jobs\n{slurm.logs()}")
     first, second = (
         partirvm.load_model(slurm.folder / "jobs" / name).predict([[0.0, 1.0]])
         for name in ("run1", "run2")
