@@ -22,6 +22,7 @@ _HOMES = {
     "kernels": ["Categorical", "Gaussian", "Laplacian", "Matern32", "Matern52", "Polynomial"],
     "options.values": [
         "AlphaPrior",
+        "ColumnOptions",
         "Incremental",
         "Local",
         "Noise",
@@ -41,6 +42,7 @@ _MODULES = {name: f"partirvm.{module}" for module, names in _HOMES.items() for n
 __all__ = [
     "AlphaPrior",
     "Categorical",
+    "ColumnOptions",
     "DiagnosticsDisplay",
     "FitCallback",
     "Gaussian",

@@ -37,7 +37,7 @@ from partirvm.options.table import (
     SolverName,
     StrategyName,
 )
-from partirvm.options.values import AlphaPrior, Strategy, Value, Warp, flat
+from partirvm.options.values import AlphaPrior, ColumnOptions, Strategy, Value, Warp, flat
 from partirvm.predict.prediction import score, tile_values, warn_of_far_rows
 from partirvm.report.plots import DiagnosticsDisplay, from_json
 from partirvm.report.progress import FitCallback, Progress
@@ -83,6 +83,7 @@ class RelevanceVectorMachine(FunctionParameters, BaseEstimator):
     tol: float = 1e-07
     kernel_store: KernelStore = "auto"
     client: Any = None
+    columns: ColumnOptions | None = None
     verbose: bool = False
 
     def __sklearn_clone__(self) -> Self:
@@ -131,7 +132,12 @@ class RelevanceVectorMachine(FunctionParameters, BaseEstimator):
         """
         self.require_permitted_parameters()
         values = self.get_params(deep=False)
-        del values["client"], values["verbose"]
+        del values["client"], values["verbose"], values["columns"]
+        if not isinstance(self.columns, ColumnOptions | None):
+            raise UsageError(
+                f"columns is {self.columns!r}: it must be None or a ColumnOptions, such as "
+                "ColumnOptions(exclude='id')"
+            )
         state = values.pop("random_state")
         seed = (
             int(state)
@@ -162,10 +168,12 @@ class RelevanceVectorMachine(FunctionParameters, BaseEstimator):
         Parameters
         ----------
         X : array-like, data frame, Zarr or Dask array (N, d), Dask data frame, or dataset
-            Missing values (NaN) are allowed. In data frames (pandas, polars, Arrow), categorical
-            columns and text become categories, and dates become day counts and cycles (see
-            ``model_.columns``). A dataset is the path or URL of the output of ``ingest`` (with
-            ``classes=True`` for labels); it includes y and weights. X is not kept.
+            Missing values (NaN) are allowed. Data frames (pandas, polars, Arrow) are read like
+            files by ``ingest(auto=True)``: text is read as numbers, dates or categories, and
+            columns without information are left out. A warning lists what was converted, the
+            option ``columns`` changes it, and ``model_.columns`` holds it for ``predict``. A
+            dataset is the path or URL of the output of ``ingest`` (with ``classes=True`` for
+            labels); it includes y and weights. X is not kept.
         y : array-like (N,), or (N, T) for a regression with T targets
             Targets, or labels of any type that has an order; either of the same kind as X or a
             NumPy array.
