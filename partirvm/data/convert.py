@@ -1,5 +1,6 @@
 """Conversion of the user's data to a source for a fit, or to columns for ingest."""
 
+import numbers
 import os
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -300,7 +301,10 @@ def _arrow(where: str, name: str, block: Any, place: int) -> Any:
             pa.from_numpy_dtype(plain.dtype), len(plain), [None, pa.py_buffer(plain)]
         )
     try:
-        array = pa.array(values, from_pandas=True)
+        try:
+            array = pa.array(values, from_pandas=True)
+        except (pa.ArrowInvalid, pa.ArrowTypeError):
+            array = pa.array(_as_cells(values))
         if is_frame(block):
             array = _like_cells(array)
     except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
@@ -309,6 +313,20 @@ def _arrow(where: str, name: str, block: Any, place: int) -> Any:
             f"neither numbers nor labels, or numbers beyond 64 bits ({error})."
         ) from error
     return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
+
+
+def _as_cells(values: Any) -> list[str | None]:
+    """Return a column of texts and numbers as the texts that a file would have. Raises
+    ``TypeError`` for other values."""
+    cells = list[str | None]()
+    for value in values:
+        if value is None or value != value:
+            cells.append(None)
+        elif isinstance(value, str | numbers.Real):
+            cells.append(str(value))
+        else:
+            raise TypeError(f"{type(value).__name__} among the values")
+    return cells
 
 
 def _like_cells(values: Any) -> Any:

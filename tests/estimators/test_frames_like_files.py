@@ -14,7 +14,7 @@ from partirvm.data import ingest
 from partirvm.errors import DataError, DataWarning, UsageError
 
 N = 60
-OPTIONS = {"gamma": 0.3, "strategy": "basic", "residual": "none", "random_state": 0}
+OPTIONS = {"gamma": 0.05, "strategy": "basic", "residual": "none", "random_state": 0}
 RNG = default_rng(3)
 X = RNG.normal(size=2 * N).round(3)
 ROW = np.arange(2 * N)
@@ -77,7 +77,7 @@ LIBRARIES = {
 }
 CASES = {name: (lambda frame: frame, frame) for name, frame in KINDS.items()} | LIBRARIES
 
-pytestmark = pytest.mark.filterwarnings("ignore::partirvm.errors.DataWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
 
 
 @pytest.mark.parametrize("name", CASES)
