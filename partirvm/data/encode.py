@@ -11,10 +11,10 @@ import numpy as np
 
 from partirvm.data import problems
 from partirvm.data.date_grammar import ORDER_NAMES, day_of
-from partirvm.data.dates import Dates
+from partirvm.data.dates import ORIGIN, Dates
 from partirvm.data.grammar import PLAIN, plain_text
 from partirvm.data.labels import Levels
-from partirvm.data.problems import Finding, OddCells, Values
+from partirvm.data.problems import Finding, OddCells, Spelling, Values, shell_options
 from partirvm.data.roles import Roles
 from partirvm.data.shapes import shaped
 from partirvm.data.tables import Batch, Reader, is_text, numbers
@@ -50,6 +50,7 @@ class _Column:
         written: how the texts of a column of numbers or dates are read
         values: distinct values, for a numeric column that may be constant or contain codes
         n_numbers: number of numeric values
+        has_text: True if the kind of the column was recognised from its texts
         note: remark on how the column was read, if one is needed
         odd: unusable cells by kind: "text" or "type" that is not a number, text that counts as
             "gaps", "infinite" values, targets and weights "without" a value, and "weights" that are
@@ -63,6 +64,7 @@ class _Column:
     written: WrittenColumn = field(default_factory=lambda: WrittenColumn(Reading()))
     values: Values | None = None
     n_numbers: int = 0
+    has_text: bool = False
     note: str = ""
     odd: dict[str, OddCells] = field(default_factory=lambda: defaultdict(OddCells))
 
@@ -86,7 +88,7 @@ class Encoder:
         like: Columns | None,
         readings: Mapping[str, Reading] | None = None,
         *,
-        stored: bool = False,
+        chosen: bool = False,
         weightless: bool = True,
     ) -> None:
         """Prepare to read a table.
@@ -97,7 +99,8 @@ class Encoder:
             like: columns of other data, whose labels, date cycles and grammars apply, or None
             readings: how the text columns are read, by name, if all rows were read before; by
                 default recognised from the first rows
-            stored: True to leave out text columns with too many labels
+            chosen: True if the user chose the features: numbers are kept as they are, and text
+                with too many labels is an error
             weightless: False to leave out rows of weight 0
         """
         self.roles = roles
@@ -106,7 +109,7 @@ class Encoder:
         self.unseen_rows = 0
         self._table = table
         self._like = like
-        self._stored = stored
+        self._chosen = chosen
         self._readings = dict(readings or {})
         self._takes_weightless = weightless
         self.weightless = 0
@@ -126,7 +129,7 @@ class Encoder:
         grammars = {} if like is None else like.numbers
         for name, column in self._columns.items():
             column.written = WrittenColumn(Reading(grammar=grammars.get(name, self._plain(name))))
-            if stored and name in roles.targets and column.levels is None:
+            if name in roles.targets and column.levels is None:
                 column.values = Values()
 
     @property
@@ -236,7 +239,7 @@ class Encoder:
                 column.note = "true and false, as 1 and 0"
             elif reading.kind == "labels" and self.roles.auto:
                 column.levels = self._levels_of(name)
-            elif self._stored:
+            elif column.has_text or not self._chosen:
                 column.values = Values()
 
     def _reading_of(self, column: _Column, values: Any) -> Reading:
@@ -248,15 +251,13 @@ class Encoder:
             return Reading("dates")
         if not is_text(values.type):
             return Reading("booleans" if pa.types.is_boolean(values.type) else "numbers")
+        column.has_text = True
         if column.name in self._readings:
             return self._readings[column.name]
-        recognition = recognise(values.drop_null().unique(), self._marks)
-        reading = recognition.reading
+        reading = recognise(values.drop_null().unique(), self._marks)
         plain = self._plain(column.name)
         if plain.gaps:
             return Reading(grammar=replace(reading.grammar, gaps=True))
-        if recognition.others and not self._stored:
-            return Reading("labels")
         return reading
 
     @property
@@ -291,7 +292,7 @@ class Encoder:
         import pyarrow as pa
 
         labels = [label for label in column.levels.found if isinstance(label, str)]
-        return recognise(pa.array(labels, pa.string()), marks).reading
+        return recognise(pa.array(labels, pa.string()), marks)
 
     def _order_of(self, column: _Column) -> str:
         """Return the order of day, month and year that an option sets, or ""."""
@@ -447,14 +448,15 @@ class Encoder:
             findings += [finding for finding in candidates if finding is not None]
         return findings
 
-    def require_features(self) -> None:
-        """Raise ``DataError`` if all features are text columns with too many values."""
+    def require_features(self, spelling: Spelling = shell_options) -> None:
+        """Raise ``DataError`` if all features are text columns with too many values; ``spelling``
+        writes the option that helps."""
         names = [name for name in self.roles.features if self._is_left_out(self._columns[name])]
         if len(names) == len(self.roles.features):
             raise DataError(
                 f"{self._table.name}: no feature is left: nearly every row has another text in "
-                f"{listed(names)}; to use one as a category nevertheless: `--categorical "
-                f"{names[0]}`."
+                f"{listed(names)}; to use one as a category nevertheless: "
+                f"`{spelling({'categorical': (names[0],)})}`"
             )
 
     def _without_rows(self, column: _Column) -> dict[str, Any]:
@@ -625,7 +627,8 @@ class Encoder:
                 remedy = {"missing": gaps, **self._without_rows(column)}
                 text = f"text, but {listed(gaps, show=quoted)}"
                 return Finding(name, text, remedy, fatal=False)
-        if column.values is not None and not column.odd and name in self.roles.features:
+        is_judged = name in self.roles.features and name not in self.roles.numeric
+        if column.values is not None and not column.odd and is_judged:
             return column.values.finding(name)
         return None
 
@@ -642,7 +645,7 @@ class Encoder:
         """Return True for a text column that is left out because it has too many labels."""
         levels = column.levels
         return (
-            self._stored
+            not self._chosen
             and not column.named
             and levels is not None
             and self._has_many(levels, column)
@@ -704,14 +707,9 @@ class Encoder:
                 form = column.dates.form or column.dates.order
                 if form:
                     formats[name] = form
-        if not roles.targets:
-            return replace(
-                self._like or Columns(()),
-                features=tuple(features),
-                categories=categories,
-                dates=dates,
-            )
-        target = ", ".join(roles.targets)
+        if not roles.targets and self._like is not None:
+            return replace(self._like, features=tuple(features), categories=categories, dates=dates)
+        target = ", ".join(roles.targets) or "y"
         return Columns(
             tuple(features),
             target,
@@ -752,6 +750,33 @@ class Encoder:
         remarks[table.name] += table.remarks()
         names = dict.fromkeys((table.name, *table.columns, columns.target))
         return {name: "; ".join(remarks[name]) for name in names if remarks[name]}
+
+    def conversions(self) -> dict[str, str]:
+        """Return what was made of each text column, by name."""
+        made = dict[str, str]()
+        for name in self.roles.features:
+            column = self._columns[name]
+            if column.levels is not None and self._is_left_out(column):
+                made[name] = f"left out, text of {len(column.levels.found):,} different values"
+            elif column.has_text:
+                remarks = list(self._remarks_on_reading(column))
+                made[name] = ", ".join(remarks or [f"read as {self._kind_of(column)}"])
+        return made
+
+    def guesses(self) -> bool:
+        """Return True if some text column is not read as labels."""
+        return any(
+            column.has_text and (column.levels is None or self._is_left_out(column))
+            for column in self._columns.values()
+        )
+
+    def _kind_of(self, column: _Column) -> str:
+        """Return what a column contains."""
+        if column.levels is not None:
+            return f"a category of {counted(len(column.levels.found), 'level')}"
+        if column.dates is not None:
+            return "dates" if column.dates.unit.endswith(ORIGIN) else "times of day"
+        return "numbers"
 
     def _remarks_on_reading(self, column: _Column) -> Iterator[str]:
         """Yield remarks on how the texts of a column were read, and on a target that may be a

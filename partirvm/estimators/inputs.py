@@ -18,7 +18,7 @@ from sklearn.utils.validation import _check_sample_weight, check_array, check_X_
 from partirvm.core.moments import refuse_masked
 from partirvm.data import ArraySource, as_source
 from partirvm.data.arrays import client_of, computed, lengths_of, loaded_rows
-from partirvm.data.convert import frame_rows, in_order
+from partirvm.data.frame_rows import frame_rows, in_order, new_rows
 from partirvm.data.frames import is_frame, module_of, pandas_column, pandas_frame
 from partirvm.data.labels import Labels, coded, label_values, plain_labels
 from partirvm.data.row_groups import without_groups
@@ -180,8 +180,13 @@ def rows_of(
     frame = X = _with_plain_gaps(loaded(estimator, pandas_frame(X)))
     with data_errors():
         if is_frame(X):
-            frame = X if columns is None else in_order(X, columns)
-            X, columns = frame_rows(frame, columns)
+            if columns is None:
+                new = new_rows(X, estimator.columns)
+                X = new.rows
+                columns = new.columns
+            else:
+                X = frame_rows(X, columns)
+            frame = in_order(frame, columns)
         elif columns is not None and columns.given != columns.features:
             raise DataError(
                 "the model was trained on dates: pass the rows as a data frame with these columns"
