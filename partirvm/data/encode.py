@@ -14,7 +14,7 @@ from partirvm.data.date_grammar import ORDER_NAMES, day_of
 from partirvm.data.dates import ORIGIN, Dates
 from partirvm.data.grammar import PLAIN, plain_text
 from partirvm.data.labels import Levels
-from partirvm.data.problems import Finding, OddCells, Spelling, Values, shell_options
+from partirvm.data.problems import Finding, OddCells, Values
 from partirvm.data.roles import Roles
 from partirvm.data.shapes import shaped
 from partirvm.data.tables import Batch, Reader, is_text, numbers
@@ -448,15 +448,14 @@ class Encoder:
             findings += [finding for finding in candidates if finding is not None]
         return findings
 
-    def require_features(self, spelling: Spelling = shell_options) -> None:
-        """Raise ``DataError`` if all features are text columns with too many values; ``spelling``
-        writes the option that helps."""
+    def require_features(self) -> None:
+        """Raise ``DataError`` if all features are text columns with too many values."""
         names = [name for name in self.roles.features if self._is_left_out(self._columns[name])]
         if len(names) == len(self.roles.features):
             raise DataError(
                 f"{self._table.name}: no feature is left: nearly every row has another text in "
-                f"{listed(names)}; to use one as a category nevertheless: "
-                f"`{spelling({'categorical': (names[0],)})}`"
+                f"{listed(names)}; to use one as a category nevertheless: `--categorical "
+                f"{names[0]}`."
             )
 
     def _without_rows(self, column: _Column) -> dict[str, Any]:
@@ -468,6 +467,10 @@ class Encoder:
         removable = self._like is None and column.name in self.roles.features
         return {"exclude": (column.name,)} if removable else {}
 
+    def _asks(self, remedy: Mapping[str, Any]) -> bool:
+        """Return True if a remedy leaves out a column with values that the user chose."""
+        return self._chosen and "exclude" in remedy
+
     def _text_finding(self, column: _Column) -> Finding | None:
         """Return a finding if a column of numbers or dates contains text: a few distinct strings
         are proposed as gaps, many as labels."""
@@ -475,14 +478,24 @@ class Encoder:
             return None
         text = column.odd["text"]
         grammar = column.written.reading.grammar
-        expected = "numbers" if column.dates is None else "dates"
-        if column.dates is None and not grammar.is_plain:
+        expected = "numbers"
+        if column.dates is not None:
+            order = ORDER_NAMES.get(column.dates.order)
+            expected = f"dates ({order})" if order else "dates"
+        elif not grammar.is_plain:
             expected = f"numbers with {grammar}"
         remedy = self._remedy_of_text(column, text)
+        category = dict[str, Any]()
+        if "categorical" in remedy and self._is_measured(column):
+            category = remedy
+            remedy = self._without_text(column, text)
         content = str(text)
         advice = "correct these rows"
         if _like_others(text):
-            advice = "write all rows alike"
+            is_new = self._like is None
+            advice = "write all rows alike" if is_new else "write them as in the training rows"
+        elif self._like is not None:
+            advice = "correct these cells, or leave them empty"
         elif column.name in self.roles.targets and not remedy:
             content = f"{text.described(5)}; too many different ones for classes"
             advice = "choose another target, or correct these rows"
@@ -491,8 +504,21 @@ class Encoder:
             f"text, not {expected}: {content}",
             remedy,
             advice,
-            asks=_like_others(text),
+            alternative=category,
+            asks=_like_others(text) or bool(category) or self._asks(remedy),
         )
+
+    def _is_measured(self, column: _Column) -> bool:
+        """Return True for a column of dates, or of too many different numbers for labels."""
+        values = column.values
+        has_many = values is not None and len(values.known) > problems.FEW_LEVELS
+        return column.dates is not None or has_many
+
+    def _without_text(self, column: _Column, text: OddCells) -> dict[str, Any]:
+        """Return the options by which the text in a column counts as missing values."""
+        if len(text.texts) <= problems.FEW_TEXTS or column.dates is not None:
+            return {"missing": tuple(text.texts)}
+        return {"numeric": (column.name,)}
 
     def _remedy_of_text(self, column: _Column, text: OddCells) -> dict[str, Any]:
         """Return the options that resolve text in a column of numbers or dates."""
@@ -591,7 +617,13 @@ class Encoder:
         expected = "numbers" if column.dates is None else "dates"
         types = " ".join(column.odd["type"].texts)
         remedy = self._without_column(column)
-        return Finding(column.name, f"{types}, not {expected}", remedy, "convert this column")
+        return Finding(
+            column.name,
+            f"{types}, not {expected}",
+            remedy,
+            "convert this column",
+            asks=self._asks(remedy),
+        )
 
     def _value_finding(self, column: _Column) -> Finding | None:
         """Return a finding if a weight, an infinite value or a missing target cannot be used."""
@@ -617,10 +649,16 @@ class Encoder:
         levels = column.levels
         if levels is not None and not self._is_left_out(column) and self._has_many(levels, column):
             count = f"{len(levels.found):,} or more different labels, too many for a category"
+            if self._chosen:
+                texts = listed(levels.found, 3, quoted)
+                count = f"free text or an ID: {len(levels.found):,} different texts, {texts}"
             advice = "merge rare labels"
             if name in self.roles.targets:
                 advice = "fit a number, without `--classes`, or merge rare classes"
-            return Finding(name, count, without_column, advice)
+            category = {"categorical": ("auto", name)} if self._asks(without_column) else {}
+            return Finding(
+                name, count, without_column, advice, alternative=category, asks=bool(category)
+            )
         if levels is not None and self._like is None:
             gaps = tuple(label for label in levels.found if label in problems.MARKERS)
             if gaps:
@@ -756,19 +794,14 @@ class Encoder:
         made = dict[str, str]()
         for name in self.roles.features:
             column = self._columns[name]
-            if column.levels is not None and self._is_left_out(column):
-                made[name] = f"left out, text of {len(column.levels.found):,} different values"
-            elif column.has_text:
+            if column.has_text:
                 remarks = list(self._remarks_on_reading(column))
-                made[name] = ", ".join(remarks or [f"read as {self._kind_of(column)}"])
+                made[name] = ", ".join(remarks or [self._kind_of(column)])
         return made
 
     def guesses(self) -> bool:
         """Return True if some text column is not read as labels."""
-        return any(
-            column.has_text and (column.levels is None or self._is_left_out(column))
-            for column in self._columns.values()
-        )
+        return any(column.has_text and column.levels is None for column in self._columns.values())
 
     def _kind_of(self, column: _Column) -> str:
         """Return what a column contains."""

@@ -19,7 +19,7 @@ from partirvm.data.unseen import with_known_codes
 from partirvm.data.written import Reading
 from partirvm.errors import DataError, DataWarning, warn
 from partirvm.options.values import ColumnOptions
-from partirvm.quoting import listed, named
+from partirvm.quoting import listed, named, quoted
 from partirvm.types import Columns, Float
 
 
@@ -95,10 +95,11 @@ def new_rows(X: Any, options: ColumnOptions | None = None) -> NewRows:
     fatal = [finding for finding in findings if finding.fatal]
     closing = []
     if all(finding.remedy for finding in fatal):
-        option = python_options(remedied({}, fatal))
+        defaults = ColumnOptions().settings()
+        changed = {name: value for name, value in requested.items() if value != defaults[name]}
+        option = python_options(remedied(changed, fatal))
         closing = ["", f"for example, pass to the estimator: columns=ColumnOptions({option})"]
     refuse(table.name, fatal, closing, python_options)
-    reading.encoder.require_features(python_options)
     reading.warn_of_conversions()
     return NewRows(reading.finished(), reading.encoder.columns())
 
@@ -121,10 +122,12 @@ class _FrameReading:
         """Return the problems of the columns, and proposals for them, unless these would leave no
         feature."""
         findings = self.encoder.findings()
-        excluded = remedied({}, findings).get("exclude", ())
+        proposals = [finding for finding in findings if not finding.asks]
+        excluded = remedied({}, proposals).get("exclude", ())
         if set(excluded) < set(self.encoder.roles.features):
             return findings
-        return [replace(finding, remedy={}) for finding in findings if finding.fatal]
+        fatal = [finding for finding in findings if finding.fatal]
+        return [finding if finding.asks else replace(finding, remedy={}) for finding in fatal]
 
     def discard(self) -> None:
         """Do nothing: the records are in memory."""
@@ -136,26 +139,27 @@ class _FrameReading:
     def warn_of_conversions(self) -> None:
         """Warn if text columns were not read as labels, or if columns were left out."""
         accepted = {finding.column: _accepted(finding) for finding in self.accepted}
-        if not accepted and not self.encoder.guesses():
+        conversions = self.encoder.conversions()
+        if not any(accepted.values()) and not self.encoder.guesses():
             return
-        texts = dict[str, str](accepted)
-        for name, text in self.encoder.conversions().items():
-            texts[name] = f"{text}, {accepted[name]}" if name in accepted else text
-        remarks = "; ".join(f"{named(name)}: {text}" for name, text in texts.items())
+        remarks = list[str]()
+        for name in dict.fromkeys((*conversions, *accepted)):
+            parts = filter(None, (conversions.get(name), accepted.get(name)))
+            remarks.append(f"{named(name)}: {', '.join(parts)}")
         warn(
-            f"the data frame was read like a file, and predict will read frames alike: {remarks}. "
-            "The option columns=ColumnOptions(…) changes this",
+            "the data frame was read like a file, and predict will read frames alike: "
+            f"{'; '.join(remarks)}. To change this, pass columns=ColumnOptions(…) to the estimator",
             DataWarning,
         )
 
 
 def _accepted(finding: Finding) -> str:
-    """Return what was made of a column because of a finding."""
+    """Return what was made of a column because of a finding, if its reading does not say it."""
     if "exclude" in finding.remedy:
         return f"left out, {finding.found}"
     if "missing" in finding.remedy:
-        return f"missing values where it has {finding.found}"
-    return finding.found
+        return f"missing where it has {listed(finding.remedy['missing'], show=quoted)}"
+    return ""
 
 
 def _read(
