@@ -1,8 +1,10 @@
 """Conversion of the user's data to a source for a fit, or to columns for ingest."""
 
+import datetime
 import numbers
 import os
 from collections.abc import Iterator, Sequence
+from decimal import Decimal
 from functools import partial
 from typing import Any
 
@@ -306,6 +308,8 @@ def _arrow(where: str, name: str, block: Any, place: int) -> Any:
         return pa.Array.from_buffers(
             pa.from_numpy_dtype(plain.dtype), len(plain), [None, pa.py_buffer(plain)]
         )
+    if hasattr(values, "sparse"):  # pandas' accessor, which only sparse columns have
+        values = values.sparse.to_dense()
     try:
         try:
             array = pa.array(values, from_pandas=True)
@@ -321,14 +325,18 @@ def _arrow(where: str, name: str, block: Any, place: int) -> Any:
     return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
 
 
+CELLS = (str, numbers.Real, Decimal, datetime.date, datetime.time)
+"""Types that one column of objects may mix: their texts are those of a file."""
+
+
 def _as_cells(values: Any) -> list[str | None]:
-    """Return a column of texts and numbers as the texts that a file would have. Raises
+    """Return a column of texts, numbers and dates as the texts that a file would have. Raises
     ``TypeError`` for other values."""
     cells = list[str | None]()
     for value in values:
         if value is None or value != value:
             cells.append(None)
-        elif isinstance(value, str | numbers.Real):
+        elif isinstance(value, CELLS):
             cells.append(str(value))
         else:
             raise TypeError(f"{type(value).__name__} among the values")

@@ -113,9 +113,7 @@ def test_frames_with_other_types_and_order_give_the_same_rows():
     assert_array_equal(frame_rows(other, columns), rows)
     zone = other.assign(wann=TWO_YEARS.round("min").tz_localize("UTC").tz_convert("Asia/Tokyo"))
     assert_array_equal(frame_rows(zone, columns), rows)
-    empty, filled = (
-        frame_rows(messy().assign(wann=wann), columns) for wann in (np.nan, TWO_YEARS)
-    )
+    empty, filled = (frame_rows(messy().assign(wann=wann), columns) for wann in (np.nan, TWO_YEARS))
     assert np.isnan(empty[:, 2:7]).all()
     assert_array_equal(empty[:, [0, 1, 7]], filled[:, [0, 1, 7]])
     for wrong, message in [
