@@ -21,7 +21,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.table_frames import LIBRARIES, FramePredictions, frame_predictions
+from benchmarks.table_frames import LIBRARIES, FramePredictions, frame_predictions, target
 from benchmarks.table_kinds import KINDS, Kind, Table, plain_twin
 from partirvm.cli import main as partirvm
 from partirvm.errors import PartirvmError
@@ -161,9 +161,13 @@ def frame_outcome(train: Table, new: Table, twin: list[list[str]]) -> str:
     others = [name for name, result in results.items() if (result.values != first.values).any()]
     if others:
         return f"WRONG: {', '.join(others)} and pandas differ"
-    n_classes = first.values.shape[1] if train.classes else 0
-    names = [f"p{k}" for k in range(n_classes)] or ["mean"]
-    columns = slice(1, 1 + n_classes) if n_classes else slice(0, 1)
+    names = ["mean"]
+    columns = slice(0, 1)
+    if train.classes:
+        names = [f"p_{label}" for label in np.unique(target(train))]
+        columns = slice(1, None)
+        if twin[0][columns] != names:
+            return f"other classes: {', '.join(names)}, not {', '.join(twin[0][columns])}"
     rows = [names, *([repr(float(v)) for v in row] for row in first.values)]
     worst = difference(rows, [row[columns] for row in twin])
     if worst > TOLERANCE:

@@ -98,6 +98,7 @@ if TYPE_CHECKING:
     from partirvm.kernels.permission import allow_functions
     from partirvm.options.values import (
         AlphaPrior,
+        ColumnOptions,
         Incremental,
         Local,
         Noise,

@@ -633,7 +633,12 @@ class Encoder:
         without_rows = self._without_rows(column)
         if "infinite" in odd:
             remedy = {"missing": ("inf",), **without_rows}
-            return Finding(column.name, f"infinite values in {odd['infinite']}", remedy)
+            return Finding(
+                column.name,
+                f"infinite values in {odd['infinite']}",
+                remedy,
+                asks=self._chosen and not column.has_text,
+            )
         if "without" in odd and not {"text", "type"} & odd.keys():
             return Finding(column.name, f"no value in {odd['without']}", without_rows)
         return None

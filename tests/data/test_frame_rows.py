@@ -165,6 +165,15 @@ def test_undecided_columns_ask_and_an_option_answers(name):
     assert first.shape != second.shape or not np.array_equal(first, second, equal_nan=True)
 
 
+@pytest.mark.parametrize("z", [np.where(ROW % 13 == 5, np.inf, X), [b"a", b"b"] * N])
+def test_columns_of_unusable_values_ask(z):
+    """They are not changed or left out without a word."""
+    frame = PLAIN.assign(z=z)
+    with pytest.raises(DataError, match=r"\nz +(infinite values|binary, not numbers)") as error:
+        new_rows(frame)
+    assert "columns=ColumnOptions(" in str(error.value)
+
+
 def test_an_offered_option_keeps_the_options_of_the_user():
     frame = PLAIN.assign(a=[f"car {k}" for k in ROW], b=[f"way {k}" for k in ROW])
     with pytest.raises(DataError, match=r"columns=ColumnOptions\(exclude=\('a', 'b'\)\)"):

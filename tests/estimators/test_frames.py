@@ -82,7 +82,7 @@ def test_polars_series_are_targets_and_enums_are_categories():
         model.predict(pl.Series(y))
 
 
-NUMBERS = pd.DataFrame({"a": np.arange(60.0) / 2, "b": np.arange(60) % 7})
+NUMBERS = pd.DataFrame({"a": np.arange(60.0), "b": np.arange(60) % 7})
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ NUMBERS = pd.DataFrame({"a": np.arange(60.0) / 2, "b": np.arange(60) % 7})
     [
         pytest.param(
             NUMBERS.assign(a=[f"{k}?" for k in range(60)]),
-            "a +text, not numbers|a +60 or more different labels",
+            "a +text, not numbers|a +free text or an ID: 60 different",
             id="text",
         ),
         pytest.param(
@@ -110,18 +110,14 @@ NUMBERS = pd.DataFrame({"a": np.arange(60.0) / 2, "b": np.arange(60) % 7})
 @pytest.mark.filterwarnings("ignore:X does not have valid feature names")
 @pytest.mark.parametrize("estimator", [RVMRegressor, RVMClassifier])
 def test_unusable_rows_are_named(estimator, X, message):
-    """The prediction and, except for frames, the fit raise an error that is also a ValueError or a
-    MemoryError."""
+    """The fit and the prediction raise an error that is also a ValueError or a MemoryError."""
     y = np.arange(60) >= 30
     model = estimator(**OPTIONS, memory_limit="900MiB").fit(NUMBERS, y)
-    attempts = [lambda: model.predict(X)]
-    if not isinstance(X, pd.DataFrame):  # a fit leaves such columns out
-        attempts.append(lambda: clone(model).fit(X, y))
-    for attempt in attempts:
+    for attempt in (lambda: clone(model).fit(X, y), lambda: model.predict(X)):
         with pytest.raises(PartirvmError, match=message) as caught:
             attempt()
         assert isinstance(caught.value, ValueError | MemoryError)
-        assert str(caught.value).count("\n") < 5
+        assert str(caught.value).count("\n") <= 10
 
 
 NONE = ["u", "v"] * 29 + ["u", None]
