@@ -63,8 +63,8 @@ def frame_rows(X: Any, columns: Columns) -> Float:
 
 
 @dataclass(frozen=True)
-class NewRows:
-    """Rows of a data frame that define the columns of a fit.
+class FrameRows:
+    """Rows of a data frame as numbers.
 
     Attributes:
         rows: rows (n, d)
@@ -75,7 +75,7 @@ class NewRows:
     columns: Columns
 
 
-def new_rows(X: Any, options: ColumnOptions | None = None) -> NewRows:
+def new_rows(X: Any, options: ColumnOptions | None = None) -> FrameRows:
     """Return a pandas frame's rows and columns, read like a file with ``auto``.
 
     A warning lists text columns that were not read as labels, and columns that were left out.
@@ -101,7 +101,7 @@ def new_rows(X: Any, options: ColumnOptions | None = None) -> NewRows:
         closing = ["", f"for example, pass to the estimator: columns=ColumnOptions({option})"]
     refuse(table.name, fatal, closing, python_options)
     reading.warn_of_conversions()
-    return NewRows(reading.finished(), reading.encoder.columns())
+    return FrameRows(reading.finished(), reading.encoder.columns())
 
 
 @dataclass(frozen=True)
