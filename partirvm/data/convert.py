@@ -314,6 +314,8 @@ def _arrow(where: str, name: str, block: Any, place: int) -> Any:
         try:
             array = pa.array(values, from_pandas=True)
         except (pa.ArrowInvalid, pa.ArrowTypeError):
+            if not is_frame(block):
+                raise
             array = pa.array(_as_cells(values))
         if is_frame(block):
             array = _like_cells(array)
