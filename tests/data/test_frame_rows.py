@@ -174,6 +174,34 @@ def test_columns_of_unusable_values_ask(z):
     assert "columns=ColumnOptions(" in str(error.value)
 
 
+MEASURED = {
+    "numbers": AMOUNT.astype(str),
+    "money": KINDS["money"]["z"],
+    "euros": KINDS["euros"]["z"],
+    "dates": KINDS["ISO dates"]["day"],
+}
+
+
+@pytest.mark.parametrize("name", some(MEASURED, {"numbers", "dates"}))
+def test_a_word_among_many_numbers_or_dates_asks(name, tmp_path):
+    """A fifth of the rows: missing values or labels. Neither a frame nor a file with ``auto``
+    becomes a category of numbers in silence."""
+    frame = PLAIN.assign(z=np.where(ROW % 5 == 0, "closed", MEASURED[name]))
+    with pytest.raises(DataError) as error:
+        new_rows(frame)
+    assert "missing=('closed',) or" in str(error.value)
+    assert "categorical=('auto', 'z')" in str(error.value)
+    frame.assign(y=X).to_csv(tmp_path / "a.csv", index=False)
+    with pytest.raises(DataError, match="--categorical"):
+        ingest(str(tmp_path / "a.csv"), tmp_path / "a.zarr", target="y", auto=True)
+
+
+def test_words_among_few_numbers_are_labels():
+    """Floors of houses, of which some have names."""
+    frame = PLAIN.assign(z=np.where(ROW % 5 == 0, "ground", (ROW % 4).astype(str)))
+    assert new_rows(frame).columns.categories == {"z": ("0", "1", "2", "3", "ground")}
+
+
 def test_an_offered_option_keeps_the_options_of_the_user():
     frame = PLAIN.assign(a=[f"car {k}" for k in ROW], b=[f"way {k}" for k in ROW])
     with pytest.raises(DataError, match=r"columns=ColumnOptions\(exclude=\('a', 'b'\)\)"):
