@@ -2,6 +2,7 @@
 
 Every kind of ``table_kinds`` is ingested, fitted, predicted and evaluated, and so is its plain
 twin. The two must predict alike. A refusal may offer one command, which is run as it is pasted.
+The same rows as data frames of pandas, polars and Arrow are fitted and predicted in Python.
 """
 
 from __future__ import annotations
@@ -20,8 +21,10 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.table_frames import LIBRARIES, FramePredictions, frame_predictions, target
 from benchmarks.table_kinds import KINDS, Kind, Table, plain_twin
 from partirvm.cli import main as partirvm
+from partirvm.errors import PartirvmError
 
 N_ROWS = 300
 N_NEW = 100
@@ -34,11 +37,13 @@ FIT = ("--gamma", "0.3", "--residual", "none", "--max-rounds", "1", "--memory-li
 
 @dataclass(frozen=True)
 class Outcome:
-    """What happened to a table: a word, the options of the pasted command, and details."""
+    """What happened to a table: a word, the options of the pasted command, details, and what
+    happened to the table as a data frame."""
 
     word: str
     options: str = ""
     details: str = ""
+    frame: str = ""
 
 
 class Refused(Exception):
@@ -113,6 +118,7 @@ def difference(first: list[list[str]], second: list[list[str]]) -> float:
 def outcome(kind: Kind, folder: Path) -> Outcome:
     """Run a kind of table and its twin."""
     places = dict[str, Path]()
+    tables = list[Table]()
     for name, n_rows, seed in (("train", N_ROWS, 1), ("new", N_NEW, 2)):
         table = Table(np.random.default_rng([seed, len(kind.name)]), n_rows)
         kind.fill(table)
@@ -120,19 +126,54 @@ def outcome(kind: Kind, folder: Path) -> Outcome:
             (folder / part).mkdir(exist_ok=True)
         places[name] = kind.write(table, folder / "file" / name)
         places[name + " twin"] = plain_twin(table, folder / "twin" / name)
+        tables.append(table)
     target = ["--target", table.target, *(["--classes"] if table.classes else [])]
     twin = trial(folder / "twin", places["train twin"], places["new twin"], target)
+    frame = frame_outcome(*tables, twin.rows)
     try:
         result = trial(folder / "file", places["train"], places["new"], target)
     except Refused as refusal:
-        return Outcome("refused", details=" ".join(str(refusal).split()))
+        return Outcome("refused", details=" ".join(str(refusal).split()), frame=frame)
     worst = difference(result.rows, twin.rows)
     details = f"largest difference {worst:.2g}" if worst else "equal to the last bit"
     if worst > TOLERANCE:
-        return Outcome("WRONG", result.options, details)
+        return Outcome("WRONG", result.options, details, frame)
     if twin.options:
         details += f"; the twin asks, too: {twin.options}"
-    return Outcome("asks once" if result.options else "passes", result.options, details)
+    return Outcome("asks once" if result.options else "passes", result.options, details, frame)
+
+
+def frame_outcome(train: Table, new: Table, twin: list[list[str]]) -> str:
+    """Return what happened to a table as a data frame of each library.
+
+    Args:
+        train: rows of the fit
+        new: rows to predict
+        twin: rows of the predictions of the plain twin, as text
+    """
+    results = dict[str, FramePredictions]()
+    for library in LIBRARIES:
+        try:
+            results[library] = frame_predictions(train, new, library)
+        except PartirvmError as error:
+            return f"refused ({library}): {' '.join(str(error).split())}"
+    first = results["pandas"]
+    others = [name for name, result in results.items() if (result.values != first.values).any()]
+    if others:
+        return f"WRONG: {', '.join(others)} and pandas differ"
+    names = ["mean"]
+    columns = slice(0, 1)
+    if train.classes:
+        names = [f"p_{label}" for label in np.unique(target(train))]
+        columns = slice(1, None)
+        if twin[0][columns] != names:
+            return f"other classes: {', '.join(names)}, not {', '.join(twin[0][columns])}"
+    rows = [names, *([repr(float(v)) for v in row] for row in first.values)]
+    worst = difference(rows, [row[columns] for row in twin])
+    if worst > TOLERANCE:
+        return f"WRONG: largest difference {worst:.2g}"
+    equal = "equal" if worst == 0 else f"difference {worst:.1g}"
+    return f"asks once: `{first.options}`, {equal}" if first.options else f"passes, {equal}"
 
 
 def main() -> None:
@@ -151,7 +192,8 @@ def main() -> None:
                 result = outcome(kind, folder)
             except Exception as error:
                 result = Outcome("FAILS", details=f"{type(error).__name__}: {error}")
-        print(f"| {kind.name} | {result.word} | {result.options} | {result.details} |", flush=True)
+        cells = (kind.name, result.word, result.options, result.details, result.frame)
+        print(f"| {' | '.join(cells)} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -31,6 +31,7 @@ _HOMES = {
     ],
     "options.values": [
         "AlphaPrior",
+        "ColumnOptions",
         "Incremental",
         "Local",
         "Noise",
@@ -51,6 +52,7 @@ __all__ = [
     "AlphaPrior",
     "Anova",
     "Categorical",
+    "ColumnOptions",
     "DiagnosticsDisplay",
     "FitCallback",
     "Gaussian",
@@ -96,6 +98,7 @@ if TYPE_CHECKING:
     from partirvm.kernels.permission import allow_functions
     from partirvm.options.values import (
         AlphaPrior,
+        ColumnOptions,
         Incremental,
         Local,
         Noise,

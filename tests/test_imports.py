@@ -36,7 +36,7 @@ ARROWS = {
     "local": VALUES | {"storage", "core", "kernels"},
     # A model as a graph of operations: the kind of a kernel determines its operations.
     # Explanations accept data frames.
-    "export": VALUES | {"storage", "kernels", "data.convert"},
+    "export": VALUES | {"storage", "kernels", "data.frame_rows"},
     "planning": VALUES,
     # A likelihood determines which model its fits leave.
     "spec": VALUES | {"core", "kernels", "model"},
@@ -45,7 +45,7 @@ ARROWS = {
     "data": VALUES | {"storage", "core", "kernels"},
     # Rows of a data frame are read as in ingest.
     "model": VALUES
-    | {"storage", "core", "kernels", "local", "export", "data.convert", "data.labels"},
+    | {"storage", "core", "kernels", "local", "export", "data.frame_rows", "data.labels"},
     # Passes and the machine are value types, defined next to the code that decides on them.
     "execution": VALUES
     | {"core", "kernels", "data", "model", "spec", "likelihoods", "planning.plan"}
@@ -81,7 +81,7 @@ ARROWS = {
     # No other part may know how the sources are stored.
     "literature": VALUES | {"core", "kernels", "spec", "likelihoods", "data", "model", "resolve"},
     # Estimators in other libraries.
-    "integrations": {"estimators", "export", "data.convert"},
+    "integrations": {"estimators", "export", "data.frame_rows"},
     "cli": VALUES
     | {
         "storage.address",

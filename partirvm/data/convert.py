@@ -1,8 +1,10 @@
 """Conversion of the user's data to a source for a fit, or to columns for ingest."""
 
+import datetime
+import numbers
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from decimal import Decimal
 from functools import partial
 from typing import Any
 
@@ -17,13 +19,10 @@ from partirvm.data.arrays import (
     refuse_missing_chunks,
     shuffled_rows,
 )
-from partirvm.data.encode import Encoder
 from partirvm.data.frames import is_frame, pandas_column, pandas_frame
 from partirvm.data.labels import LABELS, plain_label
 from partirvm.data.layout import FileOptions
 from partirvm.data.opening import opened
-from partirvm.data.problems import refuse
-from partirvm.data.roles import Roles, check_roles
 from partirvm.data.source import (
     Source,
     check_beside,
@@ -32,15 +31,13 @@ from partirvm.data.source import (
     default_names,
     numeric_array,
 )
-from partirvm.data.tables import Batch, Reader, file_table, rows_per_batch
-from partirvm.data.unseen import with_known_codes
-from partirvm.data.written import Reading
+from partirvm.data.tables import Batch, Reader, file_table, is_text, rows_per_batch
 from partirvm.data.zarr_source import ZarrSource
 from partirvm.errors import DataError, MemoryLimitError, UsageError
 from partirvm.quoting import listed, quoted
 from partirvm.storage import open_filesystem
 from partirvm.storage.address import address, without_query
-from partirvm.types import Columns, Float, Int
+from partirvm.types import Columns, Int
 
 
 def as_source(
@@ -265,74 +262,6 @@ def _batches(where: str, parts: Parts, wanted: Sequence[str], batch_bytes: int) 
         }
 
 
-def checked_rows(X: Any, columns: Columns) -> Float:
-    """Return X, an array, nested lists or a data frame with labels, as a float64 array, or raise
-    ``DataError``.
-
-    Labels and codes that the training rows do not have become NaN, with a warning.
-    """
-    X = pandas_frame(X)
-    rows = frame_rows(X, columns)[0] if is_frame(X) else numeric_array("X", X).astype(np.float64)
-    if np.isinf(rows).any():
-        raise DataError("X has infinite values: remove or fill them")
-    rows = np.ascontiguousarray(rows)
-    has_features = rows.ndim == 2 and rows.shape[1] == len(columns.features)
-    return with_known_codes(rows, columns) if has_features else rows
-
-
-def frame_rows(X: Any, columns: Columns | None = None) -> tuple[Float, Columns]:
-    """Return a pandas frame's rows (n, d) as float64, and its columns or the model's ``columns``.
-
-    Labels that the model's columns do not have become NaN, with a warning. Raises ``DataError`` for
-    unusable values.
-    """
-    names = default_names(X.shape[1])
-    if columns is not None:
-        X = in_order(X, columns)
-        names = columns.given
-    elif all(isinstance(name, str) for name in X.columns):
-        names = tuple(X.columns)
-    table = arrays_table(X.set_axis(list(names), axis=1))
-    if columns is None:
-        roles = Roles(names, categorical=tuple(table.categorical), auto=True)
-    else:
-        roles = Roles(
-            names,
-            categorical=tuple(columns.categories),
-            missing=columns.missing,
-            formats=columns.formats,
-        )
-    check_roles(roles, table)
-    readings = dict[str, Reading]()
-    for _ in range(3):
-        encoder = Encoder(roles, table, columns, readings)
-        records = [block.copy() for block in encoder.records(None, table.most_batch)]
-        readings = encoder.readings()
-        if not readings:
-            break
-    fatal = [finding for finding in encoder.findings() if finding.fatal]
-    refuse(table.name, [replace(finding, remedy={}) for finding in fatal])
-    rows = encoder.finished(np.concatenate([np.empty((0, 2 + len(names))), *records]), 0)[:, 2:]
-    encoder.unseen.warn(table.name, len(rows))
-    return np.ascontiguousarray(rows), columns or encoder.columns()
-
-
-def in_order(X: Any, columns: Columns) -> Any:
-    """Return a frame's columns in the model's order, or all columns if the model's have default
-    names. Raises ``DataError`` if columns are missing."""
-    names = list(map(str, X.columns))
-    wanted = columns.given
-    missing = [name for name in wanted if name not in names]
-    if missing and wanted != default_names(len(names)):
-        raise DataError(
-            "the data frame lacks columns on which the model was trained: "
-            f"{listed(missing)}. It has {listed(names)}"
-        )
-    if missing or tuple(names) == wanted:
-        return X
-    return X.iloc[:, [names.index(name) for name in wanted]]
-
-
 def _blocks(arrays: Sequence[Any], step: int) -> Iterator[list[Any]]:
     """Yield blocks of at most ``step`` rows, the same rows of every array, in memory; Dask frames
     are loaded partition by partition."""
@@ -379,14 +308,53 @@ def _arrow(where: str, name: str, block: Any, place: int) -> Any:
         return pa.Array.from_buffers(
             pa.from_numpy_dtype(plain.dtype), len(plain), [None, pa.py_buffer(plain)]
         )
+    if hasattr(values, "sparse"):  # pandas' accessor, which only sparse columns have
+        values = values.sparse.to_dense()
     try:
-        array = pa.array(values, from_pandas=True)
+        try:
+            array = pa.array(values, from_pandas=True)
+        except (pa.ArrowInvalid, pa.ArrowTypeError):
+            if not is_frame(block):
+                raise
+            array = pa.array(_as_cells(values))
+        if is_frame(block):
+            array = _like_cells(array)
     except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
         raise DataError(
             f"{where}: the column {quoted(name)} holds values of mixed types, values that are "
             f"neither numbers nor labels, or numbers beyond 64 bits ({error})."
         ) from error
     return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
+
+
+CELLS = (str, numbers.Real, Decimal, datetime.date, datetime.time)
+"""Types that one column of objects may mix: their texts are those of a file."""
+
+
+def _as_cells(values: Any) -> list[str | None]:
+    """Return a column of texts, numbers and dates as the texts that a file would have. Raises
+    ``TypeError`` for other values."""
+    cells = list[str | None]()
+    for value in values:
+        if value is None or value != value:
+            cells.append(None)
+        elif isinstance(value, CELLS):
+            cells.append(str(value))
+        else:
+            raise TypeError(f"{type(value).__name__} among the values")
+    return cells
+
+
+def _like_cells(values: Any) -> Any:
+    """Return an Arrow array in which the texts that mark missing values in files are missing."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    from pyarrow.csv import ConvertOptions
+
+    if not is_text(values.type):
+        return values
+    markers = pa.array(ConvertOptions().null_values, values.type)
+    return pc.if_else(pc.is_in(values, value_set=markers), None, values)
 
 
 def _target_names(y: Any) -> tuple[str, ...]:

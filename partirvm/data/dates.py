@@ -113,11 +113,9 @@ class Dates:
             return pc.strptime(texts, format=self.form, unit="us")
         filled = texts.drop_null()
         if len(filled) and re.fullmatch(TIME, filled[0].as_py()):
-            return (
-                pc.binary_join_element_wise("1970-01-01", texts, " ")
-                .cast(pa.timestamp("us"))
-                .cast(pa.time64("us"))
-            )
+            day, blank = (pa.scalar(text, texts.type) for text in ("1970-01-01", " "))
+            moments = pc.binary_join_element_wise(day, texts, blank).cast(pa.timestamp("us"))
+            return moments.cast(pa.time64("us"))
         try:
             moments = texts.cast(pa.timestamp("us"))
         except pa.ArrowInvalid:

@@ -11,7 +11,7 @@ import numpy as np
 
 from partirvm.data import problems
 from partirvm.data.date_grammar import ORDER_NAMES, day_of
-from partirvm.data.dates import Dates
+from partirvm.data.dates import ORIGIN, Dates
 from partirvm.data.grammar import PLAIN, plain_text
 from partirvm.data.labels import Levels
 from partirvm.data.problems import Finding, OddCells, Values
@@ -50,6 +50,7 @@ class _Column:
         written: how the texts of a column of numbers or dates are read
         values: distinct values, for a numeric column that may be constant or contain codes
         n_numbers: number of numeric values
+        has_text: True if the kind of the column was recognised from its texts
         note: remark on how the column was read, if one is needed
         odd: unusable cells by kind: "text" or "type" that is not a number, text that counts as
             "gaps", "infinite" values, targets and weights "without" a value, and "weights" that are
@@ -63,6 +64,7 @@ class _Column:
     written: WrittenColumn = field(default_factory=lambda: WrittenColumn(Reading()))
     values: Values | None = None
     n_numbers: int = 0
+    has_text: bool = False
     note: str = ""
     odd: dict[str, OddCells] = field(default_factory=lambda: defaultdict(OddCells))
 
@@ -86,7 +88,7 @@ class Encoder:
         like: Columns | None,
         readings: Mapping[str, Reading] | None = None,
         *,
-        stored: bool = False,
+        chosen: bool = False,
         weightless: bool = True,
     ) -> None:
         """Prepare to read a table.
@@ -97,7 +99,8 @@ class Encoder:
             like: columns of other data, whose labels, date cycles and grammars apply, or None
             readings: how the text columns are read, by name, if all rows were read before; by
                 default recognised from the first rows
-            stored: True to leave out text columns with too many labels
+            chosen: True if the user chose the features: numbers are kept as they are, and text
+                with too many labels is an error
             weightless: False to leave out rows of weight 0
         """
         self.roles = roles
@@ -106,7 +109,7 @@ class Encoder:
         self.unseen_rows = 0
         self._table = table
         self._like = like
-        self._stored = stored
+        self._chosen = chosen
         self._readings = dict(readings or {})
         self._takes_weightless = weightless
         self.weightless = 0
@@ -126,7 +129,7 @@ class Encoder:
         grammars = {} if like is None else like.numbers
         for name, column in self._columns.items():
             column.written = WrittenColumn(Reading(grammar=grammars.get(name, self._plain(name))))
-            if stored and name in roles.targets and column.levels is None:
+            if name in roles.targets and column.levels is None:
                 column.values = Values()
 
     @property
@@ -236,7 +239,7 @@ class Encoder:
                 column.note = "true and false, as 1 and 0"
             elif reading.kind == "labels" and self.roles.auto:
                 column.levels = self._levels_of(name)
-            elif self._stored:
+            elif column.has_text or not self._chosen:
                 column.values = Values()
 
     def _reading_of(self, column: _Column, values: Any) -> Reading:
@@ -248,15 +251,13 @@ class Encoder:
             return Reading("dates")
         if not is_text(values.type):
             return Reading("booleans" if pa.types.is_boolean(values.type) else "numbers")
+        column.has_text = True
         if column.name in self._readings:
             return self._readings[column.name]
-        recognition = recognise(values.drop_null().unique(), self._marks)
-        reading = recognition.reading
+        reading = recognise(values.drop_null().unique(), self._marks)
         plain = self._plain(column.name)
         if plain.gaps:
             return Reading(grammar=replace(reading.grammar, gaps=True))
-        if recognition.others and not self._stored:
-            return Reading("labels")
         return reading
 
     @property
@@ -291,7 +292,7 @@ class Encoder:
         import pyarrow as pa
 
         labels = [label for label in column.levels.found if isinstance(label, str)]
-        return recognise(pa.array(labels, pa.string()), marks).reading
+        return recognise(pa.array(labels, pa.string()), marks)
 
     def _order_of(self, column: _Column) -> str:
         """Return the order of day, month and year that an option sets, or ""."""
@@ -466,6 +467,10 @@ class Encoder:
         removable = self._like is None and column.name in self.roles.features
         return {"exclude": (column.name,)} if removable else {}
 
+    def _asks(self, remedy: Mapping[str, Any]) -> bool:
+        """Return True if a remedy leaves out a column with values that the user chose."""
+        return self._chosen and "exclude" in remedy
+
     def _text_finding(self, column: _Column) -> Finding | None:
         """Return a finding if a column of numbers or dates contains text: a few distinct strings
         are proposed as gaps, many as labels."""
@@ -473,14 +478,24 @@ class Encoder:
             return None
         text = column.odd["text"]
         grammar = column.written.reading.grammar
-        expected = "numbers" if column.dates is None else "dates"
-        if column.dates is None and not grammar.is_plain:
+        expected = "numbers"
+        if column.dates is not None:
+            order = ORDER_NAMES.get(column.dates.order)
+            expected = f"dates ({order})" if order else "dates"
+        elif not grammar.is_plain:
             expected = f"numbers with {grammar}"
         remedy = self._remedy_of_text(column, text)
+        category = dict[str, Any]()
+        if "categorical" in remedy and self._is_measured(column):
+            category = remedy
+            remedy = self._without_text(column, text)
         content = str(text)
         advice = "correct these rows"
         if _like_others(text):
-            advice = "write all rows alike"
+            is_new = self._like is None
+            advice = "write all rows alike" if is_new else "write them as in the training rows"
+        elif self._like is not None:
+            advice = "correct these cells, or leave them empty"
         elif column.name in self.roles.targets and not remedy:
             content = f"{text.described(5)}; too many different ones for classes"
             advice = "choose another target, or correct these rows"
@@ -489,8 +504,21 @@ class Encoder:
             f"text, not {expected}: {content}",
             remedy,
             advice,
-            asks=_like_others(text),
+            alternative=category,
+            asks=_like_others(text) or bool(category) or self._asks(remedy),
         )
+
+    def _is_measured(self, column: _Column) -> bool:
+        """Return True for a column of dates, or of too many different numbers for labels."""
+        values = column.values
+        has_many = values is not None and len(values.known) > problems.FEW_LEVELS
+        return column.dates is not None or has_many
+
+    def _without_text(self, column: _Column, text: OddCells) -> dict[str, Any]:
+        """Return the options by which the text in a column counts as missing values."""
+        if len(text.texts) <= problems.FEW_TEXTS or column.dates is not None:
+            return {"missing": tuple(text.texts)}
+        return {"numeric": (column.name,)}
 
     def _remedy_of_text(self, column: _Column, text: OddCells) -> dict[str, Any]:
         """Return the options that resolve text in a column of numbers or dates."""
@@ -589,7 +617,13 @@ class Encoder:
         expected = "numbers" if column.dates is None else "dates"
         types = " ".join(column.odd["type"].texts)
         remedy = self._without_column(column)
-        return Finding(column.name, f"{types}, not {expected}", remedy, "convert this column")
+        return Finding(
+            column.name,
+            f"{types}, not {expected}",
+            remedy,
+            "convert this column",
+            asks=self._asks(remedy),
+        )
 
     def _value_finding(self, column: _Column) -> Finding | None:
         """Return a finding if a weight, an infinite value or a missing target cannot be used."""
@@ -599,7 +633,12 @@ class Encoder:
         without_rows = self._without_rows(column)
         if "infinite" in odd:
             remedy = {"missing": ("inf",), **without_rows}
-            return Finding(column.name, f"infinite values in {odd['infinite']}", remedy)
+            return Finding(
+                column.name,
+                f"infinite values in {odd['infinite']}",
+                remedy,
+                asks=self._chosen and not column.has_text,
+            )
         if "without" in odd and not {"text", "type"} & odd.keys():
             return Finding(column.name, f"no value in {odd['without']}", without_rows)
         return None
@@ -615,17 +654,24 @@ class Encoder:
         levels = column.levels
         if levels is not None and not self._is_left_out(column) and self._has_many(levels, column):
             count = f"{len(levels.found):,} or more different labels, too many for a category"
+            if self._chosen:
+                texts = listed(levels.found, 3, quoted)
+                count = f"free text or an ID: {len(levels.found):,} different texts, {texts}"
             advice = "merge rare labels"
             if name in self.roles.targets:
                 advice = "fit a number, without `--classes`, or merge rare classes"
-            return Finding(name, count, without_column, advice)
+            category = {"categorical": ("auto", name)} if self._asks(without_column) else {}
+            return Finding(
+                name, count, without_column, advice, alternative=category, asks=bool(category)
+            )
         if levels is not None and self._like is None:
             gaps = tuple(label for label in levels.found if label in problems.MARKERS)
             if gaps:
                 remedy = {"missing": gaps, **self._without_rows(column)}
                 text = f"text, but {listed(gaps, show=quoted)}"
                 return Finding(name, text, remedy, fatal=False)
-        if column.values is not None and not column.odd and name in self.roles.features:
+        is_judged = name in self.roles.features and name not in self.roles.numeric
+        if column.values is not None and not column.odd and is_judged:
             return column.values.finding(name)
         return None
 
@@ -642,7 +688,7 @@ class Encoder:
         """Return True for a text column that is left out because it has too many labels."""
         levels = column.levels
         return (
-            self._stored
+            not self._chosen
             and not column.named
             and levels is not None
             and self._has_many(levels, column)
@@ -704,14 +750,9 @@ class Encoder:
                 form = column.dates.form or column.dates.order
                 if form:
                     formats[name] = form
-        if not roles.targets:
-            return replace(
-                self._like or Columns(()),
-                features=tuple(features),
-                categories=categories,
-                dates=dates,
-            )
-        target = ", ".join(roles.targets)
+        if not roles.targets and self._like is not None:
+            return replace(self._like, features=tuple(features), categories=categories, dates=dates)
+        target = ", ".join(roles.targets) or "y"
         return Columns(
             tuple(features),
             target,
@@ -752,6 +793,28 @@ class Encoder:
         remarks[table.name] += table.remarks()
         names = dict.fromkeys((table.name, *table.columns, columns.target))
         return {name: "; ".join(remarks[name]) for name in names if remarks[name]}
+
+    def conversions(self) -> dict[str, str]:
+        """Return what was made of each text column, by name."""
+        made = dict[str, str]()
+        for name in self.roles.features:
+            column = self._columns[name]
+            if column.has_text:
+                remarks = list(self._remarks_on_reading(column))
+                made[name] = ", ".join(remarks or [self._kind_of(column)])
+        return made
+
+    def guesses(self) -> bool:
+        """Return True if some text column is not read as labels."""
+        return any(column.has_text and column.levels is None for column in self._columns.values())
+
+    def _kind_of(self, column: _Column) -> str:
+        """Return what a column contains."""
+        if column.levels is not None:
+            return f"a category of {counted(len(column.levels.found), 'level')}"
+        if column.dates is not None:
+            return "dates" if column.dates.unit.endswith(ORIGIN) else "times of day"
+        return "numbers"
 
     def _remarks_on_reading(self, column: _Column) -> Iterator[str]:
         """Yield remarks on how the texts of a column were read, and on a target that may be a

@@ -20,8 +20,9 @@ from partirvm.data.convert import as_source, open_table
 from partirvm.data.encode import Encoder
 from partirvm.data.layout import FileOptions, spelled
 from partirvm.data.problems import Finding, flags, refuse, remedied
-from partirvm.data.roles import Roles, assign_roles
+from partirvm.data.roles import Roles, assign_roles, check_marks
 from partirvm.data.row_groups import Groups
+from partirvm.data.settling import REREADS, read_until_settled
 from partirvm.data.source import check_row_count, tile_rows_for
 from partirvm.data.tables import Reader
 from partirvm.data.writer import ExternalSorter, Progress, Publication, publication, write_tiles
@@ -53,16 +54,6 @@ LEAST_SORT = 4 << 20
 
 COLUMN_OPTIONS = ("classes", "exclude", "dates", "numeric", "decimal", "thousands")
 """Options that say how columns are read; appended rows are read like the rows before."""
-
-MARKS = {"decimal": ".,", "thousands": ",. '_"}
-"""Possible values of the options for the notation of numbers."""
-
-CORRECTIONS = 2
-"""Maximum number of times that a source is read again because of how its texts are written: the
-second time with the evidence of all texts."""
-
-REREADS = 3
-"""Maximum number of times that a source is read again with the proposed options."""
 
 
 def ingest(
@@ -263,10 +254,7 @@ def _check_options(options: Mapping[str, Any]) -> None:
             "append takes features, categories, classes and tile_rows from the dataset: leave "
             "them out"
         )
-    for name, marks in MARKS.items():
-        mark = options[name]
-        if mark is not None and (len(mark) != 1 or mark not in marks):
-            raise UsageError(f"{name} is {mark!r}: it must be one of {listed(marks, show=repr)}")
+    check_marks(options)
 
 
 def _ingest(
@@ -348,6 +336,10 @@ class _Reading:
     rows: ExternalSorter
     accepted: list[Finding]
 
+    def discard(self) -> None:
+        """Remove the records."""
+        self.rows.remove()
+
     def findings(self) -> list[Finding]:
         """Return the problems of the rows and columns, and proposals for them.
 
@@ -409,27 +401,16 @@ class _Ingest:
     def read_until_settled(self, options: Mapping[str, Any], rereads: int) -> _Reading:
         """Read the table, and reread it with the proposed options at most ``rereads`` times, or if
         all rows show that its texts are written in another way than the first rows."""
-        accepted = list[Finding]()
-        task = self
-        readings = dict[str, Reading]()
-        n_corrections = 0
-        while True:
-            reading = task._read(options, accepted, readings)
-            corrected = reading.encoder.readings() if n_corrections < CORRECTIONS else {}
-            findings = reading.findings()
-            proposals = [finding for finding in findings if finding.remedy and not finding.asks]
-            if not corrected and (not proposals or not rereads):
-                return reading
-            reading.rows.remove()
-            del reading  # free the memory of its labels
-            if corrected:
-                readings = corrected
-                n_corrections += 1
-                continue
-            rereads -= 1
-            options = remedied(options, proposals)
-            task = replace(self, table=self.open_with(options))
-            accepted = accepted + proposals
+
+        def read(
+            options: Mapping[str, Any],
+            accepted: list[Finding],
+            readings: Mapping[str, Reading],
+        ) -> _Reading:
+            task = replace(self, table=self.open_with(options)) if accepted else self
+            return task._read(options, accepted, readings)
+
+        return read_until_settled(read, options, rereads)
 
     def _read(
         self, options: Mapping[str, Any], accepted: list[Finding], readings: Mapping[str, Reading]
@@ -448,7 +429,7 @@ class _Ingest:
             _require_same_roles(before, roles, self.url)
         # rows to predict or to score stay, so that there is an output for each of them
         is_test = self.known is not None and before is None
-        encoder = Encoder(roles, table, self.known, readings, stored=True, weightless=is_test)
+        encoder = Encoder(roles, table, self.known, readings, weightless=is_test)
         width = roles.record_width
         held = table.held(roles.read)
         batch_bytes = self.budget.batch_bytes(table, width, self._expected_tile_rows(roles), held)
@@ -559,13 +540,15 @@ def _refuse_unusable(reading: _Reading, source: Any, url: str, options: Mapping[
         options: options with which ``ingest`` was called, by name
     """
     findings = reading.findings()
-    refuse(reading.table.name, findings, _remedy(source, url, options, findings))
+    refuse(reading.table.name, findings, _closing(source, url, options, findings))
     reading.encoder.require_features()
 
 
-def _remedy(source: Any, url: str, options: Mapping[str, Any], findings: Sequence[Finding]) -> str:
-    """Return the command that ingests a file with all fatal findings resolved, or "" if there is no
-    such command.
+def _closing(
+    source: Any, url: str, options: Mapping[str, Any], findings: Sequence[Finding]
+) -> list[str]:
+    """Return lines with the command that ingests a file with all fatal findings resolved, or no
+    lines if there is no such command.
 
     Args:
         source: source of the rows; a command exists only for a file
@@ -575,8 +558,9 @@ def _remedy(source: Any, url: str, options: Mapping[str, Any], findings: Sequenc
     """
     fatal = [finding for finding in findings if finding.fatal]
     if not isinstance(source, str | os.PathLike) or not all(finding.remedy for finding in fatal):
-        return ""
-    return _command(source, url, remedied(options, fatal))
+        return []
+    command = _command(source, url, remedied(options, fatal))
+    return ["", "all at once (--auto also accepts what is marked perhaps):", f"  {command}"]
 
 
 def _command(source: Any, url: str, options: Mapping[str, Any]) -> str:

@@ -4,7 +4,7 @@ all findings."""
 import csv
 import io
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
@@ -62,7 +62,11 @@ class Finding:
     @property
     def options(self) -> str:
         """The remedy as shell flags, and the alternative."""
-        return " or ".join(" ".join(flags(remedy)) for remedy in self.remedies)
+        return self.written(shell_options)
+
+    def written(self, spelling: "Spelling") -> str:
+        """Return the remedy and the alternative in this spelling."""
+        return " or ".join(map(spelling, self.remedies))
 
     @property
     def remedies(self) -> list[Mapping[str, Any]]:
@@ -181,6 +185,24 @@ def flags(options: Mapping[str, Any]) -> list[str]:
     return shell
 
 
+Spelling = Callable[[Mapping[str, Any]], str]
+"""A function that writes options by name as text."""
+
+
+def shell_options(options: Mapping[str, Any]) -> str:
+    """Return ``ingest`` options as they are written on the command line."""
+    return " ".join(flags(options))
+
+
+def python_options(options: Mapping[str, Any]) -> str:
+    """Return options as arguments of a Python call.
+
+    >>> python_options({"dates": {"day": "dmy"}, "decimal": ""})
+    "dates={'day': 'dmy'}"
+    """
+    return ", ".join(f"{name}={value!r}" for name, value in options.items() if value)
+
+
 def remedied(options: Mapping[str, Any], findings: Iterable[Finding]) -> dict[str, Any]:
     """Return the ``ingest`` options with the findings' remedies applied."""
     settled = dict(options)
@@ -193,9 +215,20 @@ def remedied(options: Mapping[str, Any], findings: Iterable[Finding]) -> dict[st
     return settled
 
 
-def refuse(where: str, findings: Sequence[Finding], command: str = "") -> None:
-    """Raise ``DataError`` with a table of all findings and a ``command`` for the remedies, if any
-    finding is fatal."""
+def refuse(
+    where: str,
+    findings: Sequence[Finding],
+    closing: Sequence[str] = (),
+    spelling: Spelling = shell_options,
+) -> None:
+    """Raise ``DataError`` with a table of all findings, if any finding is fatal.
+
+    Args:
+        where: name of the table
+        findings: findings of all columns
+        closing: last lines of the message, such as a command with all remedies
+        spelling: how remedies are written
+    """
     if not any(finding.fatal for finding in findings):
         return
     from rich.console import Console
@@ -204,7 +237,7 @@ def refuse(where: str, findings: Sequence[Finding], command: str = "") -> None:
 
     table = Table("column", "found", "remedy", box=None, pad_edge=False)
     for finding in sorted(findings, key=lambda finding: not finding.fatal)[:50]:
-        remedy = finding.options or finding.advice
+        remedy = finding.written(spelling) or finding.advice
         if not finding.fatal:
             remedy = f"optional: {remedy}" if finding.asks else f"perhaps {remedy}"
         name = "(the file)" if finding.column == where else named(finding.column)
@@ -212,8 +245,9 @@ def refuse(where: str, findings: Sequence[Finding], command: str = "") -> None:
     console = Console(file=io.StringIO(), width=WIDTH, color_system=None, force_jupyter=False)
     console.print(table)
     lines = [line.rstrip() for line in console.file.getvalue().splitlines()]  # type: ignore[attr-defined]
-    if command:
-        lines += ["", "all at once (--auto also accepts what is marked perhaps):", f"  {command}"]
     raise DataError(
-        f"{where}: values that cannot be used (row 1 is the first row of data):", "", *lines
+        f"{where}: values that cannot be used (row 1 is the first row of data):",
+        "",
+        *lines,
+        *closing,
     )

@@ -11,6 +11,9 @@ from partirvm.errors import DataError, UsageError
 from partirvm.quoting import listed, quoted
 from partirvm.types import Columns
 
+MARKS = {"decimal": ".,", "thousands": ",. '_"}
+"""Possible values of the options for the notation of numbers."""
+
 UNLABELLED = "To predict rows without a target, pass the training DATA: like=… (`--like`)."
 """Advice for a table without a target."""
 
@@ -120,6 +123,29 @@ def assign_roles(table: Reader, like: Columns | None, options: Mapping[str, Any]
 def _groups(groups: str | Groups | None) -> Groups | None:
     """Return the groups from the options."""
     return Groups.parsed(groups) if isinstance(groups, str) else groups
+
+
+def feature_roles(table: Reader, options: Mapping[str, Any]) -> Roles:
+    """Return the roles of a table whose columns are features, from the options of columns."""
+    check_marks(options)
+    roles = Roles(
+        features=(),
+        missing=tuple(options["missing"]),
+        numeric=tuple(options["numeric"]),
+        decimal=options["decimal"] or "",
+        thousands=options["thousands"] or "",
+    )
+    roles = _with_new_features(roles, table, {"features": None, **options})
+    check_roles(roles, table, options["exclude"])
+    return roles
+
+
+def check_marks(options: Mapping[str, Any]) -> None:
+    """Raise ``UsageError`` for unknown marks of numbers."""
+    for name, marks in MARKS.items():
+        mark = options[name]
+        if mark is not None and (len(mark) != 1 or mark not in marks):
+            raise UsageError(f"{name} is {mark!r}: it must be one of {listed(marks, show=repr)}")
 
 
 def _targets(table: Reader, like: Columns | None, options: Mapping[str, Any]) -> tuple[str, ...]:

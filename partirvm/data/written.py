@@ -3,9 +3,9 @@ rows is checked against all rows; if it was wrong, the table is read again.
 
 >>> import pyarrow as pa
 >>> money = recognise(pa.array(["$1,250.50", "$80.00", "?"]))
->>> str(money.reading.grammar), money.others
-("decimal mark '.', thousands separator ',', unit $", ('?',))
->>> recognise(pa.array(["red", "green 7"])).reading.kind
+>>> str(money.grammar)
+"decimal mark '.', thousands separator ',', unit $"
+>>> recognise(pa.array(["red", "green 7"])).kind
 'labels'
 """
 
@@ -73,20 +73,7 @@ class Marks:
         return evidence.decision(self.decimal, self.thousands, points=self.points)
 
 
-@dataclass(frozen=True)
-class Recognition:
-    """How the first texts of a column are read.
-
-    Attributes:
-        reading: how the texts are read
-        others: distinct texts that are not in the grammar
-    """
-
-    reading: Reading
-    others: tuple[str, ...] = ()
-
-
-def recognise(texts: Any, marks: Marks = Marks(), order: str = "") -> Recognition:
+def recognise(texts: Any, marks: Marks = Marks(), order: str = "") -> Reading:
     """Return how the distinct texts of a column, an Arrow array, are read.
 
     Args:
@@ -96,7 +83,7 @@ def recognise(texts: Any, marks: Marks = Marks(), order: str = "") -> Recognitio
     """
     shapes = shaped(texts)
     if len(texts) and set(map(_plain_word, shapes.shapes)) <= {"true", "false"}:
-        return Recognition(Reading("booleans"))
+        return Reading("booleans")
     date_evidence = DateEvidence()
     date_evidence.add(shapes, 0)
     dates = date_evidence.decision(order)
@@ -111,9 +98,7 @@ def recognise(texts: Any, marks: Marks = Marks(), order: str = "") -> Recognitio
         reading = Reading("dates", order=dates.order)
         usable = read_dates(shapes, dates.order)[1]
         is_kind = _is_kind(dates.n_read, texts, usable)
-    if not is_kind:
-        return Recognition(Reading("labels"))
-    return Recognition(reading, tuple(_chosen(texts, ~usable)))
+    return reading if is_kind else Reading("labels")
 
 
 def is_written(text: str) -> bool:

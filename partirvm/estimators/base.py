@@ -45,7 +45,7 @@ from partirvm.options.table import (
     SolverName,
     StrategyName,
 )
-from partirvm.options.values import AlphaPrior, Strategy, Value, Warp, flat
+from partirvm.options.values import AlphaPrior, ColumnOptions, Strategy, Value, Warp, flat
 from partirvm.predict.prediction import (
     score,
     tile_values,
@@ -96,6 +96,7 @@ class RelevanceVectorMachine(FunctionParameters, BaseEstimator):
     tol: float = 1e-07
     kernel_store: KernelStore = "auto"
     client: Any = None
+    columns: ColumnOptions | None = None
     verbose: bool = False
 
     def __sklearn_clone__(self) -> Self:
@@ -144,7 +145,12 @@ class RelevanceVectorMachine(FunctionParameters, BaseEstimator):
         """
         self.require_permitted_parameters()
         values = self.get_params(deep=False)
-        del values["client"], values["verbose"]
+        del values["client"], values["verbose"], values["columns"]
+        if not isinstance(self.columns, ColumnOptions | None):
+            raise UsageError(
+                f"columns is {self.columns!r}: it must be None or a ColumnOptions, such as "
+                "ColumnOptions(exclude='id')"
+            )
         state = values.pop("random_state")
         seed = (
             int(state)
@@ -176,12 +182,14 @@ class RelevanceVectorMachine(FunctionParameters, BaseEstimator):
         Parameters
         ----------
         X : array-like, data frame, Zarr or Dask array (N, d), Dask data frame, or dataset
-            Missing values (NaN) are allowed. In data frames (pandas, polars, Arrow), categorical
-            columns and text become categories, and dates become day counts and cycles (see
-            ``model_.columns``). A dataset is the path or URL of the output of ``ingest`` (with
-            ``classes=True`` for labels); it includes y and weights. X is not kept. Equal rows in
-            any of these containers give bit-identical models; Dask and Zarr collections larger than
-            128 MiB are read in their own order instead of a random one.
+            Missing values (NaN) are allowed. Data frames (pandas, polars, Arrow) are read like
+            files by ``ingest(auto=True)``: columns of numbers are kept as they are, and text is
+            read as numbers, dates or categories. A warning lists what was converted, the option
+            ``columns`` changes it, and ``model_.columns`` holds it for ``predict``. A dataset is
+            the path or URL of the output of ``ingest`` (with ``classes=True`` for labels); it
+            includes y and weights. X is not kept. Equal rows in any of these containers give
+            bit-identical models; Dask and Zarr collections larger than 128 MiB are read in their
+            own order instead of a random one.
         y : array-like (N,), or (N, T) for a regression with T targets
             Targets, or labels of any type that has an order; either of the same kind as X or a
             NumPy array. For rows in memory, some of several targets of a row may be NaN: targets

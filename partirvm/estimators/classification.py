@@ -108,6 +108,10 @@ class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):
     client : distributed.Client or None, default=None
         Client of the Dask cluster on which to run the fit; None uses all cores available to this
         process.
+    columns : ColumnOptions or None, default=None
+        How the columns of a data frame are read: ``ColumnOptions(exclude="id", dates={"day":
+        "dmy"})`` leaves a column out, and says that days come before months. None decides it as
+        ``ingest`` with ``auto`` does for a file.
     verbose : bool, default=False
         Show the progress of ``fit``: a live view in a terminal, lines on stderr elsewhere.
     likelihood : {"auto", "pooled", "multinomial"}, default="auto"

@@ -18,7 +18,7 @@ from sklearn.utils.validation import _check_sample_weight, check_array, check_X_
 from partirvm.core.moments import refuse_masked
 from partirvm.data import ArraySource, as_source
 from partirvm.data.arrays import client_of, computed, lengths_of, loaded_rows
-from partirvm.data.convert import frame_rows, in_order
+from partirvm.data.frame_rows import FrameRows, frame_rows, in_order, new_rows
 from partirvm.data.frames import is_frame, module_of, pandas_column, pandas_frame
 from partirvm.data.labels import Labels, coded, label_values, plain_labels
 from partirvm.data.row_groups import without_groups
@@ -150,6 +150,21 @@ def _with_plain_gaps(X: Any) -> Any:
     return with_nan(X) if isinstance(X, np.ndarray) else X
 
 
+def _require_no_dates(columns: Columns | None) -> None:
+    """Raise ``DataError`` if the rows of the fit had dates, which an array cannot have."""
+    if columns is not None and columns.given != columns.features:
+        raise DataError(
+            "the model was trained on dates: pass the rows as a data frame with these columns"
+        )
+
+
+def _read_frame(estimator: Any, X: Any, columns: Columns | None) -> FrameRows:
+    """Return the rows of a pandas frame, read like a file or like the rows of the fit."""
+    if columns is None:
+        return new_rows(X, estimator.columns)
+    return FrameRows(frame_rows(X, columns), columns)
+
+
 def rows_of(
     estimator: Any,
     X: Any,
@@ -180,12 +195,12 @@ def rows_of(
     frame = X = _with_plain_gaps(loaded(estimator, pandas_frame(X)))
     with data_errors():
         if is_frame(X):
-            frame = X if columns is None else in_order(X, columns)
-            X, columns = frame_rows(frame, columns)
-        elif columns is not None and columns.given != columns.features:
-            raise DataError(
-                "the model was trained on dates: pass the rows as a data frame with these columns"
-            )
+            reading = _read_frame(estimator, X, columns)
+            X = reading.rows
+            columns = reading.columns
+            frame = in_order(frame, columns)
+        else:
+            _require_no_dates(columns)
         _require_no_infinity(X, columns)
         if y is None and not reset:
             rows = check_array(X, input_name="X", **checks)

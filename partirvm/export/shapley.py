@@ -31,7 +31,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from partirvm import kernels
-from partirvm.data.convert import checked_rows
+from partirvm.data.frame_rows import checked_rows
 from partirvm.errors import UsageError
 from partirvm.export.graph import model_of
 from partirvm.kernels.anova import total_of

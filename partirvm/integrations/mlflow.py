@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from partirvm import __version__
-from partirvm.data.convert import checked_rows
+from partirvm.data.frame_rows import checked_rows
 from partirvm.estimators import load_model, save_model
 
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from partirvm.core.link import LINKS, moderated, probability_band
 from partirvm.core.predictive import quantile
 from partirvm.core.ramp import Ramp
-from partirvm.data.convert import checked_rows
+from partirvm.data.frame_rows import checked_rows
 from partirvm.data.labels import label_array
 from partirvm.errors import UsageError
 from partirvm.model.base import FittedModel, OfRows, linear_values

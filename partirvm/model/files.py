@@ -18,7 +18,7 @@ from partirvm.kernels.functions import require_no_code
 from partirvm.model.classifier import ClassModel
 from partirvm.model.fitted import Model
 from partirvm.model.soundness import require_shapes, require_sound
-from partirvm.options.values import VALUES
+from partirvm.options.values import VALUES, ColumnOptions
 from partirvm.storage import Where, open_folder, reading
 from partirvm.storage.address import absolute, store_of
 from partirvm.storage.codec import ADVICE, HEAD, Codec
@@ -33,7 +33,7 @@ FORMAT = 19
 CELLS = "cells"
 """Name of the folder with copied local residual rows."""
 
-CODEC = Codec((*KERNELS.values(), *VALUES, Model, ClassModel, Termination))
+CODEC = Codec((*KERNELS.values(), *VALUES, ColumnOptions, Model, ClassModel, Termination))
 
 AnyModel: TypeAlias = Model | ClassModel
 """A fitted model for regression or classification."""

@@ -21,7 +21,7 @@ import numpy as np
 from partirvm.core.left_out import GAUSSIAN_LEVEL, Calibration
 from partirvm.core.predictive import products, quantile, widened
 from partirvm.core.updates import HyperState
-from partirvm.data.convert import checked_rows
+from partirvm.data.frame_rows import checked_rows
 from partirvm.errors import UsageError
 from partirvm.export.shapley import explain
 from partirvm.kernels.design import MOST_CERTAIN, TEMPER, Design

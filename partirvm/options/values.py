@@ -363,6 +363,59 @@ class Radial(Value, name="auto", of="kernel"):
     metric: Metric = held("metric")
 
 
+@dataclass(repr=False)
+class ColumnOptions(Value):
+    """How the columns of a data frame are read, where their dtypes and texts do not say it.
+
+    The fields are the options of ``ingest`` of the same names. A fit stores how the columns were
+    read (``model_.columns``), and reads the frames of ``predict`` and ``score`` alike.
+
+    Parameters
+    ----------
+    exclude : str or sequence of str, default=()
+        Columns to leave out.
+    categorical : "auto", "none", column name or sequence of names, default="auto"
+        Columns whose values are labels, in addition to those of pandas' categorical dtype; a
+        sequence may contain "auto", which means all text columns.
+    dates : dict or None, default=None
+        Order of day, month and year in the text of a column: "dmy", "mdy" or "ymd"; or its strptime
+        format.
+    missing : str or sequence of str, default=()
+        Strings that stand for a missing value; "inf" matches infinite values.
+    numeric : str or sequence of str, default=()
+        Columns of numbers, in which other texts are missing values. They are kept even if they are
+        constant or count the rows.
+    decimal : str or None, default=None
+        Decimal mark of columns whose numbers can be read in two ways, such as 1,234 in all rows.
+    thousands : str or None, default=None
+        Thousands separator of such columns.
+
+    Examples
+    --------
+    >>> from partirvm import ColumnOptions, RVMRegressor
+    >>> model = RVMRegressor(columns=ColumnOptions(exclude="id", dates={"day": "dmy"}))
+    >>> model.get_params()["columns__dates"]
+    {'day': 'dmy'}
+    """
+
+    exclude: str | Sequence[str] = ()
+    categorical: str | Sequence[str] = "auto"
+    dates: Mapping[str, str] | None = None
+    missing: str | Sequence[str] = ()
+    numeric: str | Sequence[str] = ()
+    decimal: str | None = None
+    thousands: str | None = None
+
+    def settings(self) -> dict[str, Any]:
+        """Return the options by name; names of columns as tuples."""
+        settings = self.get_params()
+        for name in ("exclude", "categorical", "missing", "numeric"):
+            value = settings[name]
+            settings[name] = (value,) if isinstance(value, str) else tuple(map(str, value))
+        settings["dates"] = dict(self.dates or {})
+        return settings
+
+
 Strategy: TypeAlias = SplitMerge | Incremental | WorkingSet
 VALUES: tuple[type[Value], ...] = (
     SplitMerge,

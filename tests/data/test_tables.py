@@ -6,8 +6,8 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from partirvm.data import ingest
-from partirvm.data.convert import frame_rows
-from partirvm.errors import DataError, UnseenLevelWarning
+from partirvm.data.frame_rows import frame_rows, new_rows
+from partirvm.errors import DataError, DataWarning, UnseenLevelWarning
 
 N = 400
 TWO_YEARS = pd.Timestamp("2021-01-01 06:00") + pd.to_timedelta(np.arange(N) * 1.9, unit="D")
@@ -97,21 +97,23 @@ def test_later_rows_get_the_same_features(kind, tmp_path):
 def test_frames_with_other_types_and_order_give_the_same_rows():
     """Numbers and dates may be text, types nullable, the order different; errors name missing
     columns."""
-    rows, columns = frame_rows(messy().drop(columns="y"))
+    fitted = new_rows(messy().drop(columns="y"))
+    rows = fitted.rows
+    columns = fitted.columns
     assert_allclose(rows, expected(), rtol=1e-12, atol=1e-11)
-    assert_array_equal(frame_rows(messy().drop(columns="y").astype({"wann": str}))[0], rows)
+    with pytest.warns(DataWarning, match="wann: dates"):
+        texts = new_rows(messy().drop(columns="y").astype({"wann": str}))
+    assert_array_equal(texts.rows, rows)
     other = (
         messy()
         .iloc[:, ::-1]
         .astype({"wann": str, "offen": "Int64", "gap": "Float64", "Stadt Ü": "category"})
     )
     other["gap"] = other["gap"].astype("string")
-    assert_array_equal(frame_rows(other, columns)[0], rows)
+    assert_array_equal(frame_rows(other, columns), rows)
     zone = other.assign(wann=TWO_YEARS.round("min").tz_localize("UTC").tz_convert("Asia/Tokyo"))
-    assert_array_equal(frame_rows(zone, columns)[0], rows)
-    empty, filled = (
-        frame_rows(messy().assign(wann=wann), columns)[0] for wann in (np.nan, TWO_YEARS)
-    )
+    assert_array_equal(frame_rows(zone, columns), rows)
+    empty, filled = (frame_rows(messy().assign(wann=wann), columns) for wann in (np.nan, TWO_YEARS))
     assert np.isnan(empty[:, 2:7]).all()
     assert_array_equal(empty[:, [0, 1, 7]], filled[:, [0, 1, 7]])
     for wrong, message in [
@@ -139,10 +141,10 @@ def test_frames_with_other_types_and_order_give_the_same_rows():
     ],
 )  # fmt: skip
 def test_a_cycle_needs_two_periods_and_a_resolution_below_half_a_period(dates, cycles):
-    rows, columns = frame_rows(pd.DataFrame({"a": dates}))
-    assert columns.dates == {"a": cycles}
+    fitted = new_rows(pd.DataFrame({"a": dates}))
+    assert fitted.columns.dates == {"a": cycles}
     origin = pd.Timestamp("2000-01-01") if isinstance(dates, pd.DatetimeIndex) else pd.Timedelta(0)
-    assert_allclose(rows[:, 0], (dates - origin) / pd.Timedelta("1D"), rtol=1e-13)
+    assert_allclose(fitted.rows[:, 0], (dates - origin) / pd.Timedelta("1D"), rtol=1e-13)
 
 
 def test_columns_that_may_be_codes_or_row_numbers_are_reported(tmp_path):

@@ -343,7 +343,7 @@ def test_a_new_file_written_otherwise_is_refused(kind, tmp_path):
     assert (
         "row 5" in str(caught.value).replace("\n", " ").replace("row  ", "row ") or "row 5" in text
     )
-    assert "write all rows alike" in text or "correct these rows" in text
+    assert "write them as in the training rows" in text or "correct these cells" in text
     with pytest.raises(DataError, match=message):
         ingest(second, tmp_path / "d.zarr", append=True)
 

@@ -90,7 +90,7 @@ NUMBERS = pd.DataFrame({"a": np.arange(60.0), "b": np.arange(60) % 7})
     [
         pytest.param(
             NUMBERS.assign(a=[f"{k}?" for k in range(60)]),
-            "a +text, not numbers|a +60 or more different labels",
+            "a +text, not numbers|a +free text or an ID: 60 different",
             id="text",
         ),
         pytest.param(
@@ -117,7 +117,7 @@ def test_unusable_rows_are_named(estimator, X, message):
         with pytest.raises(PartirvmError, match=message) as caught:
             attempt()
         assert isinstance(caught.value, ValueError | MemoryError)
-        assert str(caught.value).count("\n") < 5
+        assert str(caught.value).count("\n") <= 10
 
 
 NONE = ["u", "v"] * 29 + ["u", None]
