@@ -121,7 +121,7 @@ FAULTS = (
         "gathered rows have the order of their numbers",
     ),
     Fault(
-        "data/convert.py",
+        "data/frame_rows.py",
         "[names.index(name) for name in wanted]",
         "sorted(names.index(name) for name in wanted)",
         "a data frame's columns are read by name, in the order of the model",
@@ -261,8 +261,8 @@ FAULTS = (
     ),
     Fault(
         "resolve/resolve.py",
-        "shuffled=source.shuffled, codes=data.codes)",
-        "shuffled=source.shuffled)",
+        "codes=data.codes,\n        groups=data.groups,\n    )\n    request",
+        "groups=data.groups,\n    )\n    request",
         "an update uses the classes of the appended rows",
     ),
     Fault(
