@@ -113,6 +113,10 @@ class NumberGrammar(DeclaredState):
         marks = f"decimal mark {self.decimal!r}"
         if self.thousands:
             marks += f", thousands separator {self.thousands!r}"
+        if self.unit == "range":
+            return f"{marks}, ranges that are read as their middle"
+        if self.unit == "fraction":
+            return f"{marks}, fractions"
         return f"{marks}, unit {self.unit}" if self.unit else marks
 
 

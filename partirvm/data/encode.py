@@ -19,7 +19,14 @@ from partirvm.data.roles import Roles
 from partirvm.data.shapes import shaped
 from partirvm.data.tables import Batch, Reader, is_text, numbers
 from partirvm.data.unseen import UnseenLevels
-from partirvm.data.written import Marks, Reading, WrittenColumn, is_written, recognise
+from partirvm.data.written import (
+    Marks,
+    Reading,
+    WrittenColumn,
+    are_unknown_numbers,
+    is_written,
+    recognise,
+)
 from partirvm.errors import DataError
 from partirvm.quoting import counted, listed, quoted
 from partirvm.types import Bool, Columns, Float, NumberGrammar, cyclic
@@ -250,7 +257,7 @@ class Encoder:
             return Reading("booleans" if pa.types.is_boolean(values.type) else "numbers")
         if column.name in self._readings:
             return self._readings[column.name]
-        recognition = recognise(values.drop_null().unique(), self._marks)
+        recognition = recognise(values.drop_null().unique(), self._marks_of(column))
         reading = recognition.reading
         plain = self._plain(column.name)
         if plain.gaps:
@@ -267,18 +274,22 @@ class Encoder:
         )
         return Marks(self.roles.decimal, self.roles.thousands, points=not has_commas)
 
+    def _marks_of(self, column: _Column) -> Marks:
+        """Return the options that settle how a column's numbers are written. Ranges in a target are
+        classes."""
+        return replace(self._marks, ranges=column.name not in self.roles.targets)
+
     def readings(self) -> dict[str, Reading]:
         """Return how all texts of the table are to be read, by column, if this differs from how
         they were read; empty if nothing has to be read again."""
         if self._like is not None:
             return {}
-        marks = self._marks
         changed = dict[str, Reading]()
         readings = dict[str, Reading]()
         for name, column in self._columns.items():
             if column.named:
                 continue
-            reading = self._decided(column, marks)
+            reading = self._decided(column, self._marks_of(column))
             readings[name] = reading
             if reading != column.written.reading or column.written.incomplete:
                 changed[name] = reading
@@ -541,7 +552,7 @@ class Encoder:
             return None
         if column.dates is not None:
             return self._undecided_dates(column, column.dates)
-        decision = self._marks.decision(column.written.numbers)
+        decision = self._marks_of(column).decision(column.written.numbers)
         if decision.alternative is None or decision.facts is None or "text" in column.odd:
             return None
         example = decision.facts
@@ -619,6 +630,15 @@ class Encoder:
             if name in self.roles.targets:
                 advice = "fit a number, without `--classes`, or merge rare classes"
             return Finding(name, count, without_column, advice)
+        if levels is not None and self._may_be_numbers(column, levels):
+            texts = listed([label for label in levels.found if isinstance(label, str)], 3, quoted)
+            return Finding(
+                name,
+                f"begins with numbers in an unknown notation: {texts}",
+                {"categorical": ("auto", name)},
+                alternative=without_column,
+                asks=True,
+            )
         if levels is not None and self._like is None:
             gaps = tuple(label for label in levels.found if label in problems.MARKERS)
             if gaps:
@@ -628,6 +648,13 @@ class Encoder:
         if column.values is not None and not column.odd and name in self.roles.features:
             return column.values.finding(name)
         return None
+
+    def _may_be_numbers(self, column: _Column, levels: Levels) -> bool:
+        """Return True if the labels of a column that is not named as categorical may be numbers."""
+        if column.named or self._like is not None or self._is_left_out(column):
+            return False
+        labels = [label for label in levels.found if isinstance(label, str)]
+        return len(labels) == len(levels.found) and are_unknown_numbers(labels)
 
     def _has_many(self, levels: Levels, column: _Column) -> bool:
         """Return True if a column has too many labels."""
