@@ -213,7 +213,9 @@ class Encoder:
 
     def _encode(self, column: _Column, values: Any, into: Float) -> None:
         """Write the codes or numbers of a batch of a column's values to ``into`` (n,)."""
-        values = self._without_gaps(values)
+        known = {} if column.levels is None else column.levels.found
+        gaps = [text for text in self._table.ambiguous if text not in known]
+        values = self._without_gaps(values, gaps)
         if column.levels is None:
             into[:] = self._numbers(column, values)
             column.n_numbers += len(into) - int(np.isnan(into).sum())

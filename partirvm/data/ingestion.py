@@ -522,9 +522,12 @@ def file_options(options: Mapping[str, Any], known: Columns | None) -> FileOptio
     for name in ("target", "features", "exclude", "categorical", "weights", "noise", "dates"):
         value = options.get(name) or ()
         names.update([value, *value.split(",")] if isinstance(value, str) else map(str, value))
+    labels = set[str]()
     if known is not None:
         names.update((*known.given, *known.target_names(max(len(known.targets), 1))))
-    return FileOptions.of(reading_options(options, known), names - {"auto", "none"})
+        for levels in (known.classes or (), *known.categories.values()):
+            labels.update(level for level in levels if isinstance(level, str))
+    return FileOptions.of(reading_options(options, known), names - {"auto", "none"}, labels)
 
 
 def _require_target(table: Reader, source: Any, url: str, options: Mapping[str, Any]) -> None:
