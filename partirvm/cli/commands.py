@@ -371,6 +371,11 @@ def fit(
         metavar="LEVEL",
         help="Also write bounds at this level, e.g. 0.95.",
     ),
+    click.option(
+        "--skip-bad-rows",
+        is_flag=True,
+        help="Leave out rows of a text file with too few or too many fields.",
+    ),
     *("--allow-code", "--scheduler", "--overwrite", "--quiet", "--json"),
 )
 def predict(
@@ -393,7 +398,8 @@ def predict(
     upper: a new measurement lies between them with the given probability (lower_TARGET and
     upper_TARGET for several targets, which need local residuals; lower_CLASS and upper_CLASS for
     classes, a credible interval for the probability of each class). Row i of the output corresponds
-    to row i of the table. No target is needed.
+    to row i of the table, so that rows with too few or too many fields are an error without
+    --skip-bad-rows. No target is needed.
 
     The output appears under its name once all rows have been predicted. Until then, the predictions
     are in a hidden folder next to it, such as .predictions.csv.partial. If the command is killed,

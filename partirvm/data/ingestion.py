@@ -358,9 +358,7 @@ class _Reading:
         roles = self.encoder.roles
         if not roles.targets:
             findings = [
-                replace(finding, remedy={}, advice="correct these lines, or pass --skip-bad-rows")
-                if "skip_bad_rows" in finding.remedy
-                else finding
+                replace(finding, asks=True) if "skip_bad_rows" in finding.remedy else finding
                 for finding in findings
             ]
         for target in roles.targets:
@@ -568,7 +566,7 @@ def _refuse_unusable(reading: _Reading, source: Any, url: str, options: Mapping[
 
 def _remedy(source: Any, url: str, options: Mapping[str, Any], findings: Sequence[Finding]) -> str:
     """Return the command that ingests a file with all fatal findings resolved, or "" if there is no
-    such command.
+    such command, as for rows that are read for a prediction.
 
     Args:
         source: source of the rows; a command exists only for a file
@@ -577,7 +575,8 @@ def _remedy(source: Any, url: str, options: Mapping[str, Any], findings: Sequenc
         findings: findings of the last reading
     """
     fatal = [finding for finding in findings if finding.fatal]
-    if not isinstance(source, str | os.PathLike) or not all(finding.remedy for finding in fatal):
+    is_file = isinstance(source, str | os.PathLike) and not isinstance(options["like"], Columns)
+    if not is_file or not all(finding.remedy for finding in fatal):
         return ""
     return _command(source, url, remedied(options, fatal))
 

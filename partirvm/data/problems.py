@@ -193,6 +193,16 @@ def remedied(options: Mapping[str, Any], findings: Iterable[Finding]) -> dict[st
     return settled
 
 
+class UnusableError(DataError):
+    """A table cannot be used as it is.
+
+    Attributes:
+        remedy: options of ``ingest`` that resolve all findings, by name; empty if there are none
+    """
+
+    remedy: Mapping[str, Any] = {}
+
+
 def refuse(where: str, findings: Sequence[Finding], command: str = "") -> None:
     """Raise ``DataError`` with a table of all findings and a ``command`` for the remedies, if any
     finding is fatal."""
@@ -214,6 +224,10 @@ def refuse(where: str, findings: Sequence[Finding], command: str = "") -> None:
     lines = [line.rstrip() for line in console.file.getvalue().splitlines()]  # type: ignore[attr-defined]
     if command:
         lines += ["", "all at once (--auto also accepts what is marked perhaps):", f"  {command}"]
-    raise DataError(
+    error = UnusableError(
         f"{where}: values that cannot be used (row 1 is the first row of data):", "", *lines
     )
+    fatal = [finding for finding in findings if finding.fatal]
+    if all(finding.remedy for finding in fatal):
+        error.remedy = remedied({}, fatal)
+    raise error

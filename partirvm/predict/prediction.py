@@ -1,6 +1,7 @@
 """Predict DATA with a job's model, in the row order before shuffling, or score the predictions,
 tile by tile."""
 
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -13,10 +14,11 @@ import numpy as np
 
 from partirvm.core.scores import ClassScores, Scores
 from partirvm.data import ZarrSource, ingest
+from partirvm.data.problems import UnusableError, flags
 from partirvm.data.source import Source, Together, require_features_like, require_like
 from partirvm.data.tables import ingesting, is_table
 from partirvm.data.writer import ExternalSorter, claimed
-from partirvm.errors import DataWarning, UsageError, warn
+from partirvm.errors import DataError, DataWarning, UsageError, warn
 from partirvm.execution import executor_for
 from partirvm.execution.local import Progress
 from partirvm.jobs.store import JobStore
@@ -75,6 +77,7 @@ def predict(
     client: Any = None,
     overwrite: bool = False,
     allow_code: bool = False,
+    skip_bad_rows: bool = False,
     progress: Progress | None = None,
 ) -> int:
     """Write the model's predictions at each row of DATA to OUTPUT; return the number of rows.
@@ -108,6 +111,9 @@ def predict(
         Replace OUTPUT if it is a file or a Zarr prediction.
     allow_code : bool
         Import and run a kernel or basis that is a named function.
+    skip_bad_rows : bool
+        Leave out rows of a text file with the wrong number of fields; otherwise they are an error,
+        because the rows of OUTPUT are matched to those of the file by position.
     progress : callable, optional
         A function called with the number of tiles done and the total; with ``augment``, these are
         tiles of training rows.
@@ -128,7 +134,16 @@ def predict(
         model.interval(interval)  # raises UsageError if the model has none
     _require_outside(output, filter(None, (job, data, augment)))
     check_output(output, overwrite=overwrite)
-    with opened(data, model.columns, client) as source, closing(executor_for(client)) as executor:
+    options: dict[str, Any] = {
+        "interval": interval,
+        "augment": augment,
+        "allow_code": allow_code,
+        "overwrite": overwrite,
+        "skip_bad_rows": True,
+    }
+    command = " ".join([shlex.join(["partirvm", "predict", job, data, output]), *flags(options)])
+    rows = opened(data, model.columns, client, skip_bad_rows=skip_bad_rows, command=command)
+    with rows as source, closing(executor_for(client)) as executor:
         require_features_like(source, model.columns)
         if augment is None:
             values = partial(tile_values, _values_of(model, interval))
@@ -235,7 +250,13 @@ def _together(source: Source, model: AnyModel) -> Source:
 
 @contextmanager
 def opened(
-    data: str, columns: Columns, client: Any, *, labelled: bool = False
+    data: str,
+    columns: Columns,
+    client: Any,
+    *,
+    labelled: bool = False,
+    skip_bad_rows: bool = False,
+    command: str = "",
 ) -> Iterator[ZarrSource]:
     """Yield DATA, or a table's rows ingested into a temporary folder with a model's ``columns``.
 
@@ -244,6 +265,8 @@ def opened(
         columns: the model's columns
         client: Dask client or None; a cluster cannot read a table
         labelled: True to read a table's target, too
+        skip_bad_rows: True to leave out rows with the wrong number of fields
+        command: command that does so, for the message of an error, or ""
     """
     if not is_table(data):
         source = ZarrSource(data)
@@ -258,7 +281,21 @@ def opened(
     with TemporaryDirectory() as folder:
         exclude = () if labelled else columns.targets or (columns.target,)
         place = f"{folder}/rows.zarr"
-        source = ingest(data, place, like=columns, exclude=exclude, shuffle=None, auto=True)
+        try:
+            source = ingest(
+                data,
+                place,
+                like=columns,
+                exclude=exclude,
+                skip_bad_rows=skip_bad_rows,
+                shuffle=None,
+                auto=True,
+            )
+        except UnusableError as error:
+            if not command or set(error.remedy) != {"skip_bad_rows"}:
+                raise
+            hint = ("", "to predict the other rows, in their order:", f"  {command}")
+            raise DataError(*error.args, *hint) from error
         source.name = data
         if source.rows_left_out:
             warn(f"{data}: not all lines are rows: {'; '.join(source.rows_left_out)}", DataWarning)
