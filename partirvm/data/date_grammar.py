@@ -70,7 +70,11 @@ DATES = tuple(
         r"(?P<name>[^\W\d_]{3,9})[.]? (?P<d>99?)(?:st|nd|rd|th)?,? (?P<y>9999)",
         r"(?P<name>[^\W\d_]{3,9})[.]?,?[ /-]?(?P<y>9999)",
         r"(?P<y>9999)-(?P<m>99)",
+        r"(?P<name>[^\W\d_]{3,9})(?:-| ?['’])(?P<y>99)",
         r"(?P<y>9999)-?w(?P<week>99)",
+        r"(?P<y>9999)[ /-]?q(?P<quarter>9)",
+        r"q(?P<quarter>9)[ /-]?(?P<y>9999)",
+        r"(?P<compact>9999)(?P<m>99)(?P<d>99)",
     )
 )
 """Dates, with an optional time, in the shapes of texts."""
@@ -242,7 +246,9 @@ def _ticks(place: DateLayout, values: Mapping[str, Int], order: str) -> tuple[In
     ticks, usable = _time_ticks(place, names)
     if not place.is_date(order):
         return ticks, usable
-    years = names["y"]
+    if "compact" in names:
+        usable &= (names["compact"] >= 1900) & (names["compact"] < 2100)
+    years = names["compact"] if "compact" in names else names["y"]
     widths = dict(place.fields)
     if widths.get("y", widths.get("first" if used == "ymd" else "third")) == 2:
         years = years + np.where(years < PIVOT, 2000, 1900)
@@ -250,6 +256,8 @@ def _ticks(place: DateLayout, values: Mapping[str, Int], order: str) -> tuple[In
         days, exist = _days_of_weeks(years, names["week"])
     else:
         months = names["m"] if "m" in names else np.full_like(years, place.month)
+        if "quarter" in names:
+            months = 3 * names["quarter"] - 2
         days, exist = _days(years, months, names.get("d", np.ones_like(years)))
     return ticks + days * DAY, usable & exist
 

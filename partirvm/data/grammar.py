@@ -84,12 +84,15 @@ NUMERAL = re.compile(
     r"(?P<core>[.,]?9(?:[.,'’_ \u00a0\u2009\u202f]?9)*[.,]?)"
     r"(?P<exponent>[eE][+-]?9{1,3})?"
     rf"(?:\s?(?P<scale>{'|'.join(SCALES)}|(?i:{'|'.join(SCALE_WORDS)})s?)\.?(?![^\W\d_]))?"
-    rf"\s*(?P<unit>[kcdm]?m9|ft9|mi9|yd9|[%‰°{SIGNS}²³/]|[%‰°{SIGNS}/]?[^\W\d_]"
+    rf"(?P<plus>\+)?\s*(?P<unit>[kcdm]?m9|ft9|mi9|yd9|[%‰°{SIGNS}²³/]|[%‰°{SIGNS}/]?[^\W\d_]"
     rf"(?:[^\W\d_]|[ .%°²³/^·{SIGNS}-]){{0,19}}?)?"
-    r"\s*(?P<more>\+)?"
+    r"\s*(?P<more>\+)?(?:\s?(?:\[[^\[\]]{1,9}\]|[*†‡]))*"
     rf"\s*(?P<close>\))?\s*(?P<last>[{MINUS}])?\s*"
 )
 """A number in the shape of a text."""
+
+NO_CENTS = re.compile(rf"(?<=9)[.,][–—-]{{1,2}}(?=\s*(?:$|[^\W\d_]|[{SIGNS}]))")
+"""The end of an amount without cents, such as Fr. 850.– or 850,- €."""
 
 CONSTANTS = {
     "": np.nan,
@@ -170,6 +173,7 @@ def numeral(shape: str) -> Numeral | None:
     >>> numeral("9'99\"").unit, numeral("99-99 years").unit, numeral("99 and over").bound
     ('ft', 'range', True)
     """
+    shape = NO_CENTS.sub("", shape)
     parts = composite(shape)
     if parts is not None:
         return _composed(parts, shape)
@@ -197,7 +201,7 @@ def _numeral(shape: str) -> Numeral | None:
         negative=bool(minus or match["open"]),
         suffix=match["scale"] or "",
         unit=singular(unit),
-        bound=any(match.group("bound", "more")),
+        bound=any(match.group("bound", "plus", "more")),
         extra=count_digits(shape[match.end("core") :]),
     )
 

@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from partirvm.data import problems
-from partirvm.data.composite import FRACTION, RANGE
-from partirvm.data.date_grammar import DateEvidence, layout, read_dates
+from partirvm.data.composite import FRACTION, RANGE, singular
+from partirvm.data.date_grammar import MONTHS, DateEvidence, layout, read_dates
 from partirvm.data.dates import Dates
 from partirvm.data.grammar import (
     PLAIN,
@@ -110,8 +110,10 @@ def recognise(texts: Any, marks: Marks = Marks(), order: str = "") -> Recognitio
     number_evidence = NumberEvidence()
     number_evidence.add(shapes, 0)
     decision = marks.decision(number_evidence)
-    is_duration = decision.n_read == dates.n_read and len(decision.units) > 1
-    if decision.n_read >= dates.n_read and not is_duration:
+    is_duration = len(decision.units) > 1
+    is_compact = all(shape.strip() == "99999999" for shape in shapes.shapes)
+    are_dates = decision.n_read == dates.n_read > 0 and (is_duration or is_compact)
+    if decision.n_read >= dates.n_read and not are_dates:
         reading = Reading("numbers", grammar=decision.grammar)
         usable = read_numbers(shapes, decision.grammar)[1]
         is_kind = _is_kind(decision.n_read, texts, usable) or _is_mixed(decision)
@@ -148,9 +150,10 @@ def are_unknown_numbers(labels: Sequence[str]) -> bool:
     numbered = [label for label in labels if re.match(r"[^\w]*[0-9]", label)]
     if len(labels) < 2 or len(numbered) < LEAST_SHARE * len(labels):
         return False
-    words = {re.sub(r"[0-9]+", "", label) for label in numbered}
+    words = {singular(re.sub(r"[\W\d_]+", "", label)) for label in numbered}
     are_simple = all(len(re.findall(r"[0-9]+", label)) == 1 for label in numbered)
-    return not (are_simple and len(words) > 1 and len(numbered) <= problems.FEW_LEVELS)
+    are_labels = are_simple and len(words) > 1 and not words <= MONTHS.keys()
+    return not (are_labels and len(numbered) <= problems.FEW_LEVELS)
 
 
 def _plain_word(text: str) -> str:
