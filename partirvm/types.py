@@ -117,7 +117,9 @@ class NumberGrammar(DeclaredState):
             return f"{marks}, ranges that are read as their middle"
         if self.unit == "fraction":
             return f"{marks}, fractions"
-        return f"{marks}, unit {self.unit}" if self.unit else marks
+        # digits of a unit are not stored: m9 is m² or m³
+        unit = self.unit.replace("9", "²/³")
+        return f"{marks}, unit {unit}" if unit else marks
 
 
 @dataclass(frozen=True)

@@ -763,11 +763,12 @@ class Encoder:
         columns = self.columns()
         remarks = defaultdict[str, list[str]](list)
         for finding in accepted:
-            remarks[finding.column].append(f"{finding.found} ({finding.options})")
+            remarks[finding.column].append(f"{finding.found}: accepted `{finding.options}`")
         for column in self._columns.values():
             remarks[column.name] += self._remarks_on_reading(column)
         for finding in self.findings():
-            remarks[finding.column].append(f"{finding.found}: perhaps `{finding.options}`")
+            perhaps = "" if finding.asks else "perhaps "
+            remarks[finding.column].append(f"{finding.found}: {perhaps}`{finding.options}`")
         for column in self._columns.values():
             if column.levels is not None and self._is_left_out(column):
                 remarks[column.name].append(_remark_on_left_out(column.name, column.levels))

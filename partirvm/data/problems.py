@@ -142,7 +142,7 @@ class Values:
             return Finding(column, "counts the rows", exclude, fatal=False)
         few_values = 2 < len(known) <= min(self.n / 10, FEW_LEVELS)
         if few_values and all(value.is_integer() for value in known):
-            codes = f"{len(known)} different whole numbers, perhaps codes"
+            codes = f"{len(known)} different whole numbers, read as numbers; if they are codes"
             remedy = {"categorical": ("auto", column)}
             return Finding(column, codes, remedy, fatal=False, asks=True)
         return None
