@@ -351,5 +351,5 @@ def are_disjoint(ranges: set[tuple[float, float]]) -> bool:
 
 
 def are_usual(unders: set[float]) -> bool:
-    """Return True for the denominators of fractions, or a single one."""
-    return len(unders) <= 1 or unders <= USUAL_UNDERS
+    """Return True for the denominators of fractions, or a single one of at most two digits."""
+    return unders <= USUAL_UNDERS or (len(unders) == 1 and max(unders) < 100)

@@ -257,9 +257,16 @@ def has_unit(number: Numeral, expected: str) -> bool:
     can be converted, or is missing."""
     number = number.in_column(expected)
     if number.unit:
-        return ratio(number.unit, expected) > 0
+        return size_in(number, expected) > 0
     has_size = bool(sizes_of(plain_unit(expected)))
     return not expected or (expected not in ("%", "‰") and not (number.suffix and has_size))
+
+
+def size_in(number: Numeral, unit: str) -> float:
+    """Return the size of a number's unit in the unit of its column, or 0 if it cannot be converted.
+    In a column of ranges, a bound such as $100+ has the unit of their ends."""
+    is_end = unit == RANGE and number.bound
+    return 1.0 if is_end or not number.unit else ratio(number.unit, unit)
 
 
 def decimals_in(core: str, grammar: NumberGrammar) -> int | None:
@@ -321,7 +328,7 @@ def _shape_table(shapes: Sequence[str], grammar: NumberGrammar) -> _ShapeTable:
             long_shapes.add(shape)
         power = number.scale - count
         factors[place] = (-1.0 if number.negative else 1.0) * 10.0 ** max(power, 0)
-        factors[place] *= ratio(number.unit, grammar.unit) if number.unit else 1.0
+        factors[place] *= size_in(number, grammar.unit)
         divisors[place] = 10.0 ** max(-power, 0)
     return _ShapeTable(
         factors, divisors, constants, readable, frozenset(long_shapes), frozenset(composites)
@@ -349,9 +356,8 @@ def read_numbers(texts: ShapedTexts, grammar: NumberGrammar) -> tuple[Float, Boo
                 continue
             if shape in table.long_shapes:
                 plain = _plain_texts(texts.texts.take(places), shape, number, grammar.decimal)
-                size = ratio(number.unit, grammar.unit) if number.unit else 1.0
                 values[places] = np.from_dlpack(plain.cast("float64"))
-                values[places] *= size
+                values[places] *= size_in(number, grammar.unit)
             elif shape in table.composites and number.composite is not None:
                 digits = texts.digits[places]
                 values[places], readable[places] = _composed_values(

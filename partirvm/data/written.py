@@ -112,7 +112,8 @@ def recognise(texts: Any, marks: Marks = Marks(), order: str = "") -> Recognitio
     decision = marks.decision(number_evidence)
     is_duration = len(decision.units) > 1
     is_compact = all(shape.strip() == "99999999" for shape in shapes.shapes)
-    are_dates = decision.n_read == dates.n_read > 0 and (is_duration or is_compact)
+    is_pair = decision.grammar.unit in (RANGE, FRACTION)
+    are_dates = decision.n_read == dates.n_read > 0 and (is_duration or is_compact or is_pair)
     if decision.n_read >= dates.n_read and not are_dates:
         reading = Reading("numbers", grammar=decision.grammar)
         usable = read_numbers(shapes, decision.grammar)[1]

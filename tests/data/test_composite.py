@@ -41,6 +41,7 @@ READ = {
     "years of service": (["< 1 year", "3 years", "10+ years"], [1, 3, 10]),
     "no cents": (["CHF 1'850.–", "CHF 900.–"], [1850, 900]),
     "euros without cents": (["850,- €", "1.200,- €", "0,50 €"], [850, 1200, 0.5]),
+    "ranges of money": (["$0-$50", "$50-$100", "$100+"], [25, 75, 100]),
     "footnotes": (["1,234[a]", "3,456 [12]", "7,890,123*"], [1234, 3456, 7890123]),
     "thousands": (["1'234", "12'345"], [1234, 12345]),
     "square metres": (["12 m2", "14 m2"], [12, 14]),
@@ -111,3 +112,10 @@ def test_a_target_of_ranges_is_a_class(tmp_path):
     frame = pd.DataFrame({"a": np.arange(40) / 7, "y": ["18-24", "25-34"] * 20})
     data = ingest(frame, tmp_path / "d.zarr", target="y", auto=True)
     assert data.columns.classes == ("18-24", "25-34")
+
+
+def test_times_that_have_passed_may_exceed_a_day(tmp_path):
+    """In minutes and seconds, 90:15 is 90.25 times 0:01:00, whatever the unit of 0:01 is."""
+    frame = pd.DataFrame({"a": ["3:30", "90:15", "25:00", "0:01"], "y": [1, 2, 3, 4]})
+    data = ingest(frame, tmp_path / "d.zarr", target="y", shuffle=None)
+    assert data.tile(0).X[:, 0] * 1440 == pytest.approx([210, 5415, 1500, 1], rel=1e-12)

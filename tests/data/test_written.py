@@ -149,6 +149,8 @@ DATES = {
     "ISO months": dates(MONTHS, lambda t: f"{t:%Y-%m}"),
     "ISO weeks": dates(MONDAYS, lambda t: f"{t.isocalendar().year}-W{t.isocalendar().week:02}"),
     "quarters": dates(MONTHS[::3] * 3, lambda t: f"{t.year}-Q{t.month // 3 + 1}"),
+    "months after slashes": dates(MONTHS, lambda t: f"{t.month}/{t.year}"),
+    "Python's durations": dates(TIMES, lambda t: f"0 days, {t.hour}:{t:%M}:{t:%S}", "%H:%M:%S"),
     "quarters first": dates(MONTHS[::3] * 3, lambda t: f"Q{t.month // 3 + 1} {t.year}"),
     "months and short years": dates(MONTHS, lambda t: f"{t:%b-%y}"),
     "eight digits": dates(DAYS, lambda t: f"{t:%Y%m%d}"),
