@@ -170,7 +170,7 @@ def numeral(shape: str) -> Numeral | None:
 
     >>> numeral("(€9,999.99)").unit, numeral("9.9 hours").unit, numeral("9x9")
     ('€', 'hour', None)
-    >>> numeral("9'99\"").unit, numeral("99-99 years").unit, numeral("99 and over").bound
+    >>> numeral("9 ft 99 in").unit, numeral("99-99 years").unit, numeral("99 and over").bound
     ('ft', 'range', True)
     """
     shape = NO_CENTS.sub("", shape)

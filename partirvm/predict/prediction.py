@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -142,24 +143,19 @@ def predict(
         "skip_bad_rows": True,
     }
     command = " ".join([shlex.join(["partirvm", "predict", job, data, output]), *flags(options)])
-    rows = opened(data, model.columns, client, skip_bad_rows=skip_bad_rows, command=command)
-    with rows as source, closing(executor_for(client)) as executor:
+    with (
+        opened(data, model.columns, client, skip_bad_rows=skip_bad_rows, command=command) as source,
+        closing(executor_for(client)) as executor,
+    ):
         require_features_like(source, model.columns)
         if augment is None:
-            values = partial(tile_values, _values_of(model, interval))
-            if source.grouped and model.known is not None:
-                values = partial(
-                    grouped_tile_values,
-                    _values_of(model, interval),
-                    _values_of(model.of_known_groups(), interval),
-                    model.known,
-                )
             tiles = _together(source, model)
+            values = _tile_values_of(model, source, interval)
             results = executor.map(values, tiles, range(tiles.n_tiles), progress)
-            pieces = (records for _, records in results)
+            pieces: Iterable[Float] = map(itemgetter(1), results)
         else:
-            augmenting = augmenting_of(store, model, augment, executor)
-            pieces = (piece.records for piece in augmenting.pieces(source, progress))
+            passes = augmenting_of(store, model, augment, executor).pieces(source, progress)
+            pieces = (piece.records for piece in passes)
         predictions = _Predictions(
             model.value_names(interval=interval is not None), model.columns.classes, source.n_rows
         )
@@ -167,6 +163,21 @@ def predict(
     if augment is None:
         warn_of_far_rows(far, source.n_rows, model)
     return source.n_rows
+
+
+def _tile_values_of(
+    model: AnyModel, source: Source, interval: float | None
+) -> Callable[[Source, int], Float]:
+    """Return the function of a source and the number of a tile that returns a model's values, with
+    the ends of intervals at a level."""
+    if not source.grouped or model.known is None:
+        return partial(tile_values, _values_of(model, interval))
+    return partial(
+        grouped_tile_values,
+        _values_of(model, interval),
+        _values_of(model.of_known_groups(), interval),
+        model.known,
+    )
 
 
 def _values_of(model: AnyModel, interval: float | None) -> OfRows:
