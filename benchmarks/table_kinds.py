@@ -436,7 +436,11 @@ def _(table: Table) -> None:
 @kind("heights: 5 ft 11 in")
 def _(table: Table) -> None:
     inches = table.rng.integers(58, 80, table.n_rows)
-    table.add("height", [str(v) for v in inches], [f"{v // 12} ft {v % 12} in" for v in inches])
+    table.add(
+        "height",
+        [str(v) for v in (inches / 12).tolist()],
+        [f"{v // 12} ft {v % 12} in" for v in inches],
+    )
     table.number("weight", 90, 260, 0, lambda v: f"{v}lbs")
     table.answer(inches * 1.5, "reach", 1)
 
@@ -444,7 +448,11 @@ def _(table: Table) -> None:
 @kind("heights: 5'11\"")
 def _(table: Table) -> None:
     inches = table.rng.integers(58, 80, table.n_rows)
-    table.add("height", [str(v) for v in inches], [f"{v // 12}'{v % 12}\"" for v in inches])
+    table.add(
+        "height",
+        [str(v) for v in (inches / 12).tolist()],
+        [f"{v // 12}'{v % 12}\"" for v in inches],
+    )
     age = table.number("age", 16, 40, 0)
     table.answer(inches * 1.5 + age, "reach", 1)
 

@@ -21,6 +21,7 @@ from pathlib import Path
 
 import numpy as np
 
+import benchmarks.public_kinds  # noqa: F401 - adds kinds
 from benchmarks.table_frames import LIBRARIES, FramePredictions, frame_predictions, target
 from benchmarks.table_kinds import KINDS, Kind, Table, plain_twin
 from partirvm.cli import main as partirvm

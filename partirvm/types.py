@@ -113,7 +113,13 @@ class NumberGrammar(DeclaredState):
         marks = f"decimal mark {self.decimal!r}"
         if self.thousands:
             marks += f", thousands separator {self.thousands!r}"
-        return f"{marks}, unit {self.unit}" if self.unit else marks
+        if self.unit == "range":
+            return f"{marks}, ranges that are read as their middle"
+        if self.unit == "fraction":
+            return f"{marks}, fractions"
+        # digits of a unit are not stored: m9 is m² or m³
+        unit = self.unit.replace("9", "²/³")
+        return f"{marks}, unit {unit}" if unit else marks
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ Modules that are slow to import are imported inside the commands.
 """
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict
 from functools import partial
 from typing import Any
@@ -16,7 +17,7 @@ from partirvm.cli import job_commands, options
 from partirvm.cli.options import GroupedCommand, as_flags, takes
 from partirvm.cli.running import cluster, in_foreground, show, shown_progress, wants_details
 from partirvm.options import TABLE
-from partirvm.quoting import counted, listed, named
+from partirvm.quoting import counted, format_number, listed, named
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True}
 
@@ -274,12 +275,13 @@ def _described(dataset: Any, target: str | None) -> str:
         to += f" ({len(columns.classes):,} classes: {listed(columns.classes, 10)})"
     order = "in the order of the source"
     if dataset.seed is not None:
-        order = f"shuffled with seed {dataset.seed}"
+        order = f"in random order (seed {dataset.seed})"
     rows = counted(dataset.n_rows, "row")
     features = counted(dataset.n_features, "feature")
     tiles = counted(dataset.n_tiles, "tile")
     notes = "".join(f"\n  {named(column)}: {text}" for column, text in dataset.notes.items())
-    return f"{rows} × {features}{to}, {tiles} of {dataset.tile_rows:,} rows, {order}{notes}"
+    size = f"stored in {tiles} of up to {dataset.tile_rows:,} rows"
+    return f"{rows} × {features}{to}, {order}, {size}{notes}"
 
 
 @partirvm.command(cls=GroupedCommand)
@@ -371,6 +373,11 @@ def fit(
         metavar="LEVEL",
         help="Also write bounds at this level, e.g. 0.95.",
     ),
+    click.option(
+        "--skip-bad-rows",
+        is_flag=True,
+        help="Leave out rows of a text file with too few or too many fields.",
+    ),
     *("--allow-code", "--scheduler", "--overwrite", "--quiet", "--json"),
 )
 def predict(
@@ -393,7 +400,8 @@ def predict(
     upper: a new measurement lies between them with the given probability (lower_TARGET and
     upper_TARGET for several targets, which need local residuals; lower_CLASS and upper_CLASS for
     classes, a credible interval for the probability of each class). Row i of the output corresponds
-    to row i of the table. No target is needed.
+    to row i of the table, so that rows with too few or too many fields are an error without
+    --skip-bad-rows. No target is needed.
 
     The output appears under its name once all rows have been predicted. Until then, the predictions
     are in a hidden folder next to it, such as .predictions.csv.partial. If the command is killed,
@@ -432,7 +440,8 @@ def evaluate(
 
     The rows should not have been used in the fit.
 
-    Prints one line of JSON, with or without --json. For regression, it contains n_rows, n_vectors,
+    Prints one line of JSON, with or without --json, and the most important scores in words, unless
+    --quiet is given. For regression, it contains n_rows, n_vectors,
     rmse (root mean square error), nlpd (mean negative log predictive density, in nats per row),
     crps (continuous ranked probability score), interval_score_95, and coverage_50, coverage_80,
     coverage_90, coverage_95 and coverage_99 (fraction of rows inside the interval of that level),
@@ -454,7 +463,29 @@ def evaluate(
             job, data, client=client, progress=hears, **choices
         )
     click.echo(json.dumps(scores))
+    if not quiet:
+        click.echo(_in_words(scores), err=True)
     return scores
+
+
+def _in_words(scores: Mapping[str, Any]) -> str:
+    """Return the most important scores in words.
+
+    >>> _in_words({"n_rows": 200, "rmse": 8821.4, "coverage_95": 0.96})
+    '200 rows: RMSE 8,821 (typical error); the 95 % intervals contain 96.0 % of the targets'
+    >>> _in_words({"n_rows": 200, "accuracy": 0.915, "log_loss": 0.25})
+    '200 rows: 91.5 % of the labels are right; log loss 0.250'
+    """
+    rows = counted(scores["n_rows"], "row")
+    if "rmse" not in scores:
+        share = f"{100 * scores['accuracy']:.1f} %"
+        loss = format_number(scores["log_loss"])
+        return f"{rows}: {share} of the labels are right; log loss {loss}"
+    error = format_number(scores["rmse"])
+    share = f"{100 * scores['coverage_95']:.1f} %"
+    return (
+        f"{rows}: RMSE {error} (typical error); the 95 % intervals contain {share} of the targets"
+    )
 
 
 partirvm.commands.update(job_commands.COMMANDS)

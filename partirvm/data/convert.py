@@ -19,6 +19,7 @@ from partirvm.data.arrays import (
     refuse_missing_chunks,
     shuffled_rows,
 )
+from partirvm.data.delimited import null_texts
 from partirvm.data.frames import is_frame, pandas_column, pandas_frame
 from partirvm.data.labels import LABELS, plain_label
 from partirvm.data.layout import FileOptions
@@ -31,7 +32,7 @@ from partirvm.data.source import (
     default_names,
     numeric_array,
 )
-from partirvm.data.tables import Batch, Reader, file_table, is_text, rows_per_batch
+from partirvm.data.tables import Batch, Reader, file_table, rows_per_batch
 from partirvm.data.zarr_source import ZarrSource
 from partirvm.errors import DataError, MemoryLimitError, UsageError
 from partirvm.quoting import listed, quoted
@@ -215,6 +216,7 @@ def arrays_table(
         targets,
         weights=None if weights is None else "weights",
         categorical=_categories(X) if is_frame(X) else {},
+        ambiguous=tuple(null_texts()) if is_frame(X) else (),
     )
 
 
@@ -317,8 +319,6 @@ def _arrow(where: str, name: str, block: Any, place: int) -> Any:
             if not is_frame(block):
                 raise
             array = pa.array(_as_cells(values))
-        if is_frame(block):
-            array = _like_cells(array)
     except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
         raise DataError(
             f"{where}: the column {quoted(name)} holds values of mixed types, values that are "
@@ -343,18 +343,6 @@ def _as_cells(values: Any) -> list[str | None]:
         else:
             raise TypeError(f"{type(value).__name__} among the values")
     return cells
-
-
-def _like_cells(values: Any) -> Any:
-    """Return an Arrow array in which the texts that mark missing values in files are missing."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-    from pyarrow.csv import ConvertOptions
-
-    if not is_text(values.type):
-        return values
-    markers = pa.array(ConvertOptions().null_values, values.type)
-    return pc.if_else(pc.is_in(values, value_set=markers), None, values)
 
 
 def _target_names(y: Any) -> tuple[str, ...]:

@@ -70,7 +70,12 @@ DATES = tuple(
         r"(?P<name>[^\W\d_]{3,9})[.]? (?P<d>99?)(?:st|nd|rd|th)?,? (?P<y>9999)",
         r"(?P<name>[^\W\d_]{3,9})[.]?,?[ /-]?(?P<y>9999)",
         r"(?P<y>9999)-(?P<m>99)",
+        r"(?P<m>99?)[/-](?P<y>9999)",
+        r"(?P<name>[^\W\d_]{3,9})(?:-| ?['’])(?P<y>99)",
         r"(?P<y>9999)-?w(?P<week>99)",
+        r"(?P<y>9999)[ /-]?q(?P<quarter>9)",
+        r"q(?P<quarter>9)[ /-]?(?P<y>9999)",
+        r"(?P<compact>9999)(?P<m>99)(?P<d>99)",
     )
 )
 """Dates, with an optional time, in the shapes of texts."""
@@ -85,6 +90,9 @@ DURATION = re.compile(
     re.IGNORECASE,
 )
 """Durations such as 2h 50m in the shapes of texts."""
+
+ELAPSED = re.compile(rf" *(?P<days>9{{1,6}}) days?,? +{TIME} *", re.IGNORECASE)
+"""Durations such as 1 day, 2:03:04 in the shapes of texts."""
 
 PIVOT = 69
 """Years of two digits from here on belong to the 20th century, as in POSIX."""
@@ -160,7 +168,8 @@ def layout(shape: str) -> DateLayout | None:
         if match is not None:
             break
     else:
-        match = TIMES.fullmatch(shape) or DURATION.fullmatch(shape)
+        patterns = (TIMES, ELAPSED, DURATION)
+        match = next(filter(None, (pattern.fullmatch(shape) for pattern in patterns)), None)
         return None if match is None else _layout(match, dated=False)
     name = match.groupdict().get("name")
     if name is not None and name.lower() not in MONTHS:
@@ -189,7 +198,7 @@ def _layout(match: re.Match[str], *, dated: bool) -> DateLayout:
         groups.get("half", "").lower(),
         zone and ("-" if zone.startswith("-") else "+"),
         dated,
-        elapsed=match.re is DURATION,
+        elapsed=match.re in (DURATION, ELAPSED),
     )
 
 
@@ -242,7 +251,9 @@ def _ticks(place: DateLayout, values: Mapping[str, Int], order: str) -> tuple[In
     ticks, usable = _time_ticks(place, names)
     if not place.is_date(order):
         return ticks, usable
-    years = names["y"]
+    if "compact" in names:
+        usable &= (names["compact"] >= 1900) & (names["compact"] < 2100)
+    years = names["compact"] if "compact" in names else names["y"]
     widths = dict(place.fields)
     if widths.get("y", widths.get("first" if used == "ymd" else "third")) == 2:
         years = years + np.where(years < PIVOT, 2000, 1900)
@@ -250,6 +261,8 @@ def _ticks(place: DateLayout, values: Mapping[str, Int], order: str) -> tuple[In
         days, exist = _days_of_weeks(years, names["week"])
     else:
         months = names["m"] if "m" in names else np.full_like(years, place.month)
+        if "quarter" in names:
+            months = 3 * names["quarter"] - 2
         days, exist = _days(years, months, names.get("d", np.ones_like(years)))
     return ticks + days * DAY, usable & exist
 
@@ -277,10 +290,13 @@ def _time_ticks(place: DateLayout, values: Mapping[str, Int]) -> tuple[Int, Bool
     hours = values.get("h", zero)
     minutes = values.get("min", zero)
     seconds = values.get("s", zero)
-    usable = place.elapsed | ((hours < 24) & (minutes < 60) & (seconds < 60))
+    # 90:15 alone is a time that has passed
+    most_hours = 24 if place.dated or place.half else 100
+    usable = place.elapsed | ((hours < most_hours) & (minutes < 60) & (seconds < 60))
     if place.half:
         usable &= (hours >= 1) & (hours <= 12)
         hours = hours % 12 + (12 if place.half == "p" else 0)
+    hours = hours + 24 * values.get("days", zero)
     ticks = ((hours * 60 + minutes) * 60 + seconds) * SECOND
     widths = dict(place.fields)
     if "f" in values:

@@ -2,7 +2,7 @@
 
 import codecs
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -162,6 +162,7 @@ class DelimitedFile:
             return "skip"
 
         convert = csv.ConvertOptions(
+            null_values=null_texts(self.options.labels),
             include_columns=list(wanted),
             column_types={name: pa.string() for name in wanted},
             strings_can_be_null=True,
@@ -222,6 +223,17 @@ class DelimitedFile:
             count = counted(len(self.totals), "row")
             remarks.append(f"{count} at the end left out: {listed(self.totals, 2, quoted)}")
         return remarks
+
+
+def null_texts(labels: Collection[str] = ()) -> list[str]:
+    """Return the texts that mark missing values in any column, without those that are labels.
+
+    >>> "NA" in null_texts(), "NA" in null_texts(["NA"]), "" in null_texts()
+    (True, False, True)
+    """
+    from pyarrow import csv
+
+    return [text for text in csv.ConvertOptions().null_values if text not in labels]
 
 
 def _read_head(file: Any) -> bytes:

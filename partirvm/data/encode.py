@@ -19,7 +19,14 @@ from partirvm.data.roles import Roles
 from partirvm.data.shapes import shaped
 from partirvm.data.tables import Batch, Reader, is_text, numbers
 from partirvm.data.unseen import UnseenLevels
-from partirvm.data.written import Marks, Reading, WrittenColumn, is_written, recognise
+from partirvm.data.written import (
+    Marks,
+    Reading,
+    WrittenColumn,
+    are_unknown_numbers,
+    is_written,
+    recognise,
+)
 from partirvm.errors import DataError
 from partirvm.quoting import counted, listed, quoted
 from partirvm.types import Bool, Columns, Float, NumberGrammar, cyclic
@@ -209,7 +216,7 @@ class Encoder:
 
     def _encode(self, column: _Column, values: Any, into: Float) -> None:
         """Write the codes or numbers of a batch of a column's values to ``into`` (n,)."""
-        values = self._without_gaps(values)
+        values = self._without_gaps(values, self._gaps_of(column))
         if column.levels is None:
             into[:] = self._numbers(column, values)
             column.n_numbers += len(into) - int(np.isnan(into).sum())
@@ -228,7 +235,7 @@ class Encoder:
             column = self._columns[name]
             if column.levels is not None or column.dates is not None:
                 continue
-            values = self._without_gaps(batch[name][:FIRST_ROWS])
+            values = self._without_gaps(batch[name][:FIRST_ROWS], self._gaps_of(column))
             reading = self._reading_of(column, values)
             column.written = WrittenColumn(reading, complete=name in self._readings)
             if name not in self.roles.features:
@@ -254,7 +261,7 @@ class Encoder:
         column.has_text = True
         if column.name in self._readings:
             return self._readings[column.name]
-        reading = recognise(values.drop_null().unique(), self._marks)
+        reading = recognise(values.drop_null().unique(), self._marks_of(column))
         plain = self._plain(column.name)
         if plain.gaps:
             return Reading(grammar=replace(reading.grammar, gaps=True))
@@ -268,18 +275,22 @@ class Encoder:
         )
         return Marks(self.roles.decimal, self.roles.thousands, points=not has_commas)
 
+    def _marks_of(self, column: _Column) -> Marks:
+        """Return the options that settle how a column's numbers are written. Ranges in a target are
+        classes."""
+        return replace(self._marks, ranges=column.name not in self.roles.targets)
+
     def readings(self) -> dict[str, Reading]:
         """Return how all texts of the table are to be read, by column, if this differs from how
         they were read; empty if nothing has to be read again."""
         if self._like is not None:
             return {}
-        marks = self._marks
         changed = dict[str, Reading]()
         readings = dict[str, Reading]()
         for name, column in self._columns.items():
             if column.named:
                 continue
-            reading = self._decided(column, marks)
+            reading = self._decided(column, self._marks_of(column))
             readings[name] = reading
             if reading != column.written.reading or column.written.incomplete:
                 changed[name] = reading
@@ -298,6 +309,16 @@ class Encoder:
         """Return the order of day, month and year that an option sets, or ""."""
         form = self.roles.formats.get(column.name, "")
         return form if form in ORDER_NAMES else ""
+
+    def _gaps_of(self, column: _Column) -> Sequence[str]:
+        """Return the texts that are missing values of a column unless they are its labels: the
+        classes of a new target are labels, whatever their names."""
+        texts = self._table.ambiguous
+        if column.levels is None:
+            return texts
+        if column.name in self.roles.targets and self._like is None:
+            return [text for text in texts if not text]
+        return [text for text in texts if text not in column.levels.found]
 
     def _without_gaps(self, values: Any, gaps: Iterable[str] = ()) -> Any:
         """Return plain values, with the strings that mark gaps replaced by missing values."""
@@ -569,7 +590,7 @@ class Encoder:
             return None
         if column.dates is not None:
             return self._undecided_dates(column, column.dates)
-        decision = self._marks.decision(column.written.numbers)
+        decision = self._marks_of(column).decision(column.written.numbers)
         if decision.alternative is None or decision.facts is None or "text" in column.odd:
             return None
         example = decision.facts
@@ -664,6 +685,8 @@ class Encoder:
             return Finding(
                 name, count, without_column, advice, alternative=category, asks=bool(category)
             )
+        if levels is not None and self._may_be_numbers(column, levels):
+            return self._unknown_numbers(column, levels)
         if levels is not None and self._like is None:
             gaps = tuple(label for label in levels.found if label in problems.MARKERS)
             if gaps:
@@ -674,6 +697,24 @@ class Encoder:
         if column.values is not None and not column.odd and is_judged:
             return column.values.finding(name)
         return None
+
+    def _unknown_numbers(self, column: _Column, levels: Levels) -> Finding:
+        """Return the finding for labels that begin with numbers in an unknown notation."""
+        texts = [label for label in levels.found if isinstance(label, str)]
+        return Finding(
+            column.name,
+            f"begins with numbers in an unknown notation: {listed(texts, 3, quoted)}",
+            {"categorical": ("auto", column.name)},
+            alternative=self._without_column(column),
+            asks=True,
+        )
+
+    def _may_be_numbers(self, column: _Column, levels: Levels) -> bool:
+        """Return True if the labels of a column that is not named as categorical may be numbers."""
+        if column.named or self._like is not None or self._is_left_out(column):
+            return False
+        labels = [label for label in levels.found if isinstance(label, str)]
+        return len(labels) == len(levels.found) and are_unknown_numbers(labels)
 
     def _has_many(self, levels: Levels, column: _Column) -> bool:
         """Return True if a column has too many labels."""
@@ -775,11 +816,12 @@ class Encoder:
         columns = self.columns()
         remarks = defaultdict[str, list[str]](list)
         for finding in accepted:
-            remarks[finding.column].append(f"{finding.found} ({finding.options})")
+            remarks[finding.column].append(f"{finding.found}: accepted `{finding.options}`")
         for column in self._columns.values():
             remarks[column.name] += self._remarks_on_reading(column)
         for finding in self.findings():
-            remarks[finding.column].append(f"{finding.found}: perhaps `{finding.options}`")
+            perhaps = "" if finding.asks else "perhaps "
+            remarks[finding.column].append(f"{finding.found}: {perhaps}`{finding.options}`")
         for column in self._columns.values():
             if column.levels is not None and self._is_left_out(column):
                 remarks[column.name].append(_remark_on_left_out(column.name, column.levels))

@@ -27,8 +27,23 @@ from typing import Any
 
 import numpy as np
 
-from partirvm.data.shapes import ShapedTexts, count_digits, shaped
-from partirvm.types import Bool, Float, NumberGrammar
+from partirvm.data.composite import (
+    FRACTION,
+    MOST_PAIRS,
+    RANGE,
+    Composite,
+    are_disjoint,
+    are_usual,
+    composite,
+    plain_unit,
+    range_ends,
+    ratio,
+    singular,
+    sizes_of,
+    without_bound,
+)
+from partirvm.data.shapes import MOST_DIGITS, ShapedTexts, count_digits, shaped
+from partirvm.types import Bool, Float, Int, NumberGrammar
 
 SIGNS = "$€£¥₹₩₽₺₪₫₴₦₱฿¢"
 
@@ -46,6 +61,21 @@ DOLLARS = ("$", "us$", "usd", "£", "gbp")
 SCALES = {"k": 3, "K": 3, "M": 6, "G": 9, "B": 9, "bn": 9, "Mio": 6, "Mrd": 9}
 """Suffixes that stand for powers of ten, and their exponents."""
 
+SCALE_WORDS = {
+    "thousand": 3,
+    "tsd": 3,
+    "lac": 5,
+    "lakh": 5,
+    "million": 6,
+    "mln": 6,
+    "mn": 6,
+    "cr": 7,
+    "crore": 7,
+    "billion": 9,
+    "trillion": 12,
+}
+"""Words for powers of ten, in lower case and in the singular."""
+
 MINUS = "−–-"
 
 NUMERAL = re.compile(
@@ -53,13 +83,16 @@ NUMERAL = re.compile(
     rf"(?P<prefix>{CURRENCY})?\s*(?P<second>[+{MINUS}]?)\s*"
     r"(?P<core>[.,]?9(?:[.,'’_ \u00a0\u2009\u202f]?9)*[.,]?)"
     r"(?P<exponent>[eE][+-]?9{1,3})?"
-    rf"(?:\s?(?P<scale>{'|'.join(SCALES)})\.?(?![^\W\d_]))?"
-    rf"\s*(?P<unit>[kcdm]?m9|ft9|mi9|yd9|[%‰°{SIGNS}²³/]|[%‰°{SIGNS}/]?[^\W\d_]"
+    rf"(?:\s?(?P<scale>{'|'.join(SCALES)}|(?i:{'|'.join(SCALE_WORDS)})s?)\.?(?![^\W\d_]))?"
+    rf"(?P<plus>\+)?\s*(?P<unit>[kcdm]?m9|ft9|mi9|yd9|[%‰°{SIGNS}²³/]|[%‰°{SIGNS}/]?[^\W\d_]"
     rf"(?:[^\W\d_]|[ .%°²³/^·{SIGNS}-]){{0,19}}?)?"
-    r"\s*(?P<more>\+)?"
+    r"\s*(?P<more>\+)?(?:\s?(?:\[[^\[\]]{1,9}\]|[*†‡]))*"
     rf"\s*(?P<close>\))?\s*(?P<last>[{MINUS}])?\s*"
 )
 """A number in the shape of a text."""
+
+NO_CENTS = re.compile(rf"(?<=9)[.,][–—-]{{1,2}}(?=\s*(?:$|[^\W\d_]|[{SIGNS}]))")
+"""The end of an amount without cents, such as Fr. 850.– or 850,- €."""
 
 CONSTANTS = {
     "": np.nan,
@@ -100,61 +133,105 @@ class Numeral:
         start: position of the core in the shape
         exponent: exponent as written, such as "e9"
         negative: True if the number has a minus sign or is in parentheses
-        scale: exponent of the suffix, 3 for k
+        suffix: suffix that stands for a power of ten, such as "k"; "" for none
         unit: unit or currency, in lower case and in the singular
         bound: True for a bound such as >100 or 1000+
         extra: number of digits after the core
+        composite: the numbers of which the number consists, or None
     """
 
     core: str
     start: int
     exponent: str
     negative: bool
-    scale: int
+    suffix: str
     unit: str
     bound: bool
     extra: int
+    composite: Composite | None = None
+
+    @property
+    def scale(self) -> int:
+        """The exponent of the suffix, 3 for k."""
+        word = self.suffix.lower().removesuffix("s")
+        return SCALES.get(self.suffix, SCALE_WORDS.get(word, 0))
+
+    def in_column(self, unit: str) -> "Numeral":
+        """Return the number in a column with this unit. In a column of MB, a suffix M means MB."""
+        if not self.suffix or self.unit or "byte" not in sizes_of(plain_unit(unit)):
+            return self
+        letter = self.suffix.lower()
+        return replace(self, suffix="", unit="byte" if letter == "b" else f"{letter}b")
 
 
 @lru_cache(maxsize=1 << 14)
 def numeral(shape: str) -> Numeral | None:
     """Return the number in the shape of a text, or None.
 
-    >>> numeral("(€9,999.99)").unit, numeral("9.9 hours").unit, numeral("9 of 9")
+    >>> numeral("(€9,999.99)").unit, numeral("9.9 hours").unit, numeral("9x9")
     ('€', 'hour', None)
+    >>> numeral("9 ft 99 in").unit, numeral("99-99 years").unit, numeral("99 and over").bound
+    ('ft', 'range', True)
     """
+    shape = NO_CENTS.sub("", shape)
+    parts = composite(shape)
+    if parts is not None:
+        return _composed(parts, shape)
+    plain, bound = without_bound(shape)
+    number = _numeral(plain)
+    if number is not None:
+        start = number.start + shape.index(plain)
+        return replace(number, bound=number.bound or bound, start=start)
+    return _range(shape)
+
+
+def _numeral(shape: str) -> Numeral | None:
+    """Return the single number in the shape of a text, or None."""
     match = NUMERAL.fullmatch(shape)
     if match is None or bool(match["open"]) != bool(match["close"]):
         return None
     minus = [mark for mark in match.group("sign", "second", "last") if mark and mark in MINUS]
     if len(minus) + bool(match["open"]) > 1:
         return None
-    scale = match["scale"]
     unit = "".join(filter(None, match.group("prefix", "unit")))
     return Numeral(
         core=re.sub("[\u00a0\u2009\u202f]", " ", match["core"]).replace("’", "'"),
         start=match.start("core"),
         exponent=match["exponent"] or "",
         negative=bool(minus or match["open"]),
-        scale=0 if scale is None else SCALES[scale],
-        unit=_singular(unit),
-        bound=any(match.group("bound", "more")),
+        suffix=match["scale"] or "",
+        unit=singular(unit),
+        bound=any(match.group("bound", "plus", "more")),
         extra=count_digits(shape[match.end("core") :]),
     )
 
 
-def _singular(unit: str) -> str:
-    """Return a unit in lower case without spaces, final points and the plural s. The endings of
-    ordinals count as one unit.
+def _range(shape: str) -> Numeral | None:
+    """Return the range in the shape of a text, or None."""
+    ends = range_ends(shape)
+    numbers = [_numeral(end) for end in ends]
+    if len(numbers) != 2 or count_digits(shape) > MOST_DIGITS:
+        return None
+    low, high = numbers
+    if low is None or high is None or any(_is_special(end) for end in (low, high)):
+        return None
+    if low.unit not in ("", high.unit) and high.unit:
+        return None
+    if not low.suffix and not low.unit:
+        low = replace(low, suffix=high.suffix)
+    parts = Composite((low.core, high.core), (10.0**low.scale, 10.0**high.scale), RANGE)
+    return _composed(parts, shape)
 
-    >>> _singular("Hours"), _singular("US$ "), _singular("Std."), _singular("nd")
-    ('hour', 'us$', 'std', 'th')
-    """
-    plain = re.sub(r"\s+", "", unit).rstrip(".").lower()
-    if plain in ("st", "nd", "rd"):
-        return "th"
-    has_plural = len(plain) > 2 and plain.endswith("s") and plain[-2] not in "uis"
-    return plain[:-1] if has_plural else plain
+
+def _is_special(number: Numeral) -> bool:
+    """Return True for a number that is no end of a range."""
+    return number.negative or number.bound or bool(number.exponent or number.extra)
+
+
+def _composed(parts: Composite, shape: str) -> Numeral:
+    """Return the number that consists of several numbers."""
+    core = max(parts.cores, key=len)
+    return Numeral(core, shape.index(core), "", parts.negative, "", parts.unit, False, 0, parts)
 
 
 @lru_cache(maxsize=1 << 14)
@@ -175,10 +252,21 @@ def decimals(core: str, decimal: str, thousands: str) -> int | None:
     return None if match is None else len(match[1] or "")
 
 
-def has_unit(unit: str, expected: str) -> bool:
-    """Return True if a number with this unit, or without one, belongs to a column whose unit is
-    ``expected``."""
-    return unit == expected or (unit == "" and expected not in ("%", "‰"))
+def has_unit(number: Numeral, expected: str) -> bool:
+    """Return True if a number belongs to a column whose unit is ``expected``: its unit is the same,
+    can be converted, or is missing."""
+    number = number.in_column(expected)
+    if number.unit:
+        return size_in(number, expected) > 0
+    has_size = bool(sizes_of(plain_unit(expected)))
+    return not expected or (expected not in ("%", "‰") and not (number.suffix and has_size))
+
+
+def size_in(number: Numeral, unit: str) -> float:
+    """Return the size of a number's unit in the unit of its column, or 0 if it cannot be converted.
+    In a column of ranges, a bound such as $100+ has the unit of their ends."""
+    is_end = unit == RANGE and number.bound
+    return 1.0 if is_end or not number.unit else ratio(number.unit, unit)
 
 
 def decimals_in(core: str, grammar: NumberGrammar) -> int | None:
@@ -206,6 +294,7 @@ class _ShapeTable:
         constants: value of each shape without digits, NaN for missing and unreadable texts; else 0
         readable: True for shapes in the grammar, and for missing texts
         long_shapes: shapes that are converted as text: those with exponents or too many digits
+        composites: shapes of numbers that consist of several numbers
     """
 
     factors: Float
@@ -213,6 +302,7 @@ class _ShapeTable:
     constants: Float
     readable: Bool
     long_shapes: frozenset[str]
+    composites: frozenset[str]
 
 
 def _shape_table(shapes: Sequence[str], grammar: NumberGrammar) -> _ShapeTable:
@@ -222,19 +312,27 @@ def _shape_table(shapes: Sequence[str], grammar: NumberGrammar) -> _ShapeTable:
     constants = np.append(np.zeros(len(shapes)), np.nan)
     readable = np.ones(len(shapes) + 1, bool)
     long_shapes = set[str]()
+    composites = set[str]()
     for place, shape in enumerate(shapes):
         number = numeral(shape)
         count = None if number is None else decimals_in(number.core, grammar)
-        if number is None or count is None or not has_unit(number.unit, grammar.unit):
+        if number is None or count is None or not has_unit(number, grammar.unit):
             constants[place] = constant(shape)
             readable[place] = is_constant(shape)
+            continue
+        number = number.in_column(grammar.unit)
+        if number.composite is not None:
+            composites.add(shape)
             continue
         if number.exponent or number.extra or count_digits(shape) > EXACT_DIGITS:
             long_shapes.add(shape)
         power = number.scale - count
         factors[place] = (-1.0 if number.negative else 1.0) * 10.0 ** max(power, 0)
+        factors[place] *= size_in(number, grammar.unit)
         divisors[place] = 10.0 ** max(-power, 0)
-    return _ShapeTable(factors, divisors, constants, readable, frozenset(long_shapes))
+    return _ShapeTable(
+        factors, divisors, constants, readable, frozenset(long_shapes), frozenset(composites)
+    )
 
 
 def read_numbers(texts: ShapedTexts, grammar: NumberGrammar) -> tuple[Float, Bool]:
@@ -246,17 +344,40 @@ def read_numbers(texts: ShapedTexts, grammar: NumberGrammar) -> tuple[Float, Boo
     table = _shape_table(texts.shapes, grammar)
     codes = texts.codes
     values: Float = texts.digits * table.factors[codes] / table.divisors[codes]
+    readable: Bool = table.readable[codes]
     special = table.constants != 0
     if special[:-1].any() or texts.missing:
         rows = special[codes]
         values[rows] = table.constants[codes[rows]]
-    if table.long_shapes:
+    if table.long_shapes or table.composites:
         for shape, places in texts.rows_by_shape():
             number = numeral(shape)
-            if shape in table.long_shapes and number is not None:
+            if number is None:
+                continue
+            if shape in table.long_shapes:
                 plain = _plain_texts(texts.texts.take(places), shape, number, grammar.decimal)
                 values[places] = np.from_dlpack(plain.cast("float64"))
-    return values, table.readable[codes]
+                values[places] *= size_in(number, grammar.unit)
+            elif shape in table.composites and number.composite is not None:
+                digits = texts.digits[places]
+                values[places], readable[places] = _composed_values(
+                    number.composite, digits, grammar
+                )
+    return values, readable
+
+
+def _composed_values(parts: Composite, digits: Int, grammar: NumberGrammar) -> tuple[Float, Bool]:
+    """Return the values (n,) of numbers that consist of several numbers, and True for possible
+    ones.
+
+    Args:
+        parts: the numbers of which they consist
+        digits: digits of each text as one integer, (n,)
+        grammar: grammar of the column
+    """
+    counts = [decimals_in(core, grammar) for core in parts.cores]
+    values, usable = parts.values(digits, tuple(count or 0 for count in counts))
+    return values * ratio(parts.unit, grammar.unit), usable & (None not in counts)
 
 
 def _plain_texts(texts: Any, shape: str, number: Numeral, decimal: str) -> Any:
@@ -333,6 +454,7 @@ class ShapeFacts:
         text: the first text
         leading_zero: True if some text begins with the digit 0
         trailing_zero: True if some text ends with the digit 0
+        impossible: number of texts without a value, such as 3/0
     """
 
     count: int
@@ -340,6 +462,7 @@ class ShapeFacts:
     text: str
     leading_zero: bool = False
     trailing_zero: bool = False
+    impossible: int = 0
 
 
 @dataclass(frozen=True)
@@ -371,6 +494,7 @@ class NumberEvidence:
     def __init__(self, most: int = 10_000) -> None:
         self.shapes = dict[str, ShapeFacts]()
         self._most = most
+        self._pairs = {RANGE: set[tuple[float, float]](), FRACTION: set[tuple[float, float]]()}
 
     def add(self, texts: ShapedTexts, row: int) -> None:
         """Add a batch of texts that begins at this row."""
@@ -385,11 +509,36 @@ class NumberEvidence:
                 self.shapes[shape] = facts
             facts.count += int(counts[code])
             number = numeral(shape)
-            if number is not None and ONE_SEPARATOR.fullmatch(number.core):
+            if number is not None and number.composite is not None:
+                self._add_composite(number.composite, texts.digits[texts.codes == code], facts)
+            elif number is not None and ONE_SEPARATOR.fullmatch(number.core):
                 digits = texts.digits[texts.codes == code] // 10**number.extra
                 least = 10 ** (count_digits(number.core) - 1)
                 facts.leading_zero |= bool((digits < least).any())
                 facts.trailing_zero |= bool((digits % 10 == 0).any())
+
+    def _add_composite(self, parts: Composite, digits: Int, facts: ShapeFacts) -> None:
+        """Add numbers that consist of several numbers.
+
+        Args:
+            parts: the numbers of which they consist
+            digits: digits of each text as one integer, (n,)
+            facts: facts about the shape
+        """
+        counts = tuple(decimals(core, ".", ",") or 0 for core in parts.cores)
+        facts.impossible += int((~parts.values(digits, counts)[1]).sum())
+        pairs = self._pairs.get(parts.unit)
+        if pairs is not None and len(pairs) < MOST_PAIRS:
+            pairs.update(
+                zip(*map(np.ndarray.tolist, parts.numbers(digits, counts)[-2:]), strict=True)
+            )
+
+    def _is_clear(self, unit: str) -> bool:
+        """Return False for ranges that overlap, and for pairs such as 120/80 that are no
+        fractions."""
+        if unit == FRACTION:
+            return are_usual({under for _, under in self._pairs[FRACTION]})
+        return unit != RANGE or are_disjoint(self._pairs[RANGE])
 
     def add_plain(self, texts: Any, values: Float, row: int) -> None:
         """Add a batch of texts in plain notation, given with their values (n,).
@@ -420,7 +569,12 @@ class NumberEvidence:
         )
 
     def decision(
-        self, decimal: str = "", thousands: str = "", *, points: bool = True
+        self,
+        decimal: str = "",
+        thousands: str = "",
+        *,
+        points: bool = True,
+        ranges: bool = True,
     ) -> NumberDecision:
         """Decide how the column writes its numbers.
 
@@ -429,17 +583,23 @@ class NumberEvidence:
             thousands: thousands separator that settles an undecided column, or ""
             points: True if the rest of the file does not use decimal commas, so that numbers such
                 as 1.234 have three decimals
+            ranges: True if ranges such as 30-39 are numbers
         """
-        numbers = {shape: number for shape in self.shapes if (number := numeral(shape))}
+        unclear = [unit for unit in self._pairs if not self._is_clear(unit)]
+        if not ranges:
+            unclear.append(RANGE)
+        numbers = {
+            shape: number
+            for shape in self.shapes
+            if (number := numeral(shape)) and number.unit not in unclear
+        }
         units = Counter[str]()
         for shape, number in numbers.items():
             units[number.unit] += self.shapes[shape].count
-        unit = max(sorted(units), key=units.__getitem__, default="")
+        unit = _main_unit(units)
         n_numbers = sum(self.shapes[shape].count for shape in numbers if is_number(shape))
         grammar = NumberGrammar(unit=unit)
-        cores = {
-            shape: number.core for shape, number in numbers.items() if has_unit(number.unit, unit)
-        }
+        cores = {shape: number.core for shape, number in numbers.items() if has_unit(number, unit)}
         pairs = self._best_pairs(cores, unit, points=points)
         pairs = [pair for pair in pairs if _agrees(pair, decimal, thousands)] or pairs
         n_constants = sum(facts.count for shape, facts in self.shapes.items() if is_constant(shape))
@@ -473,7 +633,7 @@ class NumberEvidence:
     def _score(self, pair: Pair, cores: Mapping[str, str]) -> int:
         """Return how many texts a pair of marks reads."""
         return sum(
-            self.shapes[shape].count
+            self.shapes[shape].count - self.shapes[shape].impossible
             for shape, core in cores.items()
             if decimals(core, *pair) is not None
         )
@@ -507,6 +667,21 @@ class NumberEvidence:
                 if None not in counts and counts[0] != counts[1]:
                     return pair, self.shapes[shape]
         return None, None
+
+
+def _main_unit(units: Mapping[str, int]) -> str:
+    """Return the unit into which the most numbers can be converted and, of those, the most frequent
+    one. ``units`` are numbers of texts by unit.
+
+    >>> _main_unit({"": 3, "kb": 2, "mb": 4, "€": 5})
+    'mb'
+    """
+
+    def weight(unit: str) -> tuple[int, int]:
+        alike = [count for other, count in units.items() if ratio(other, unit)]
+        return sum(alike), units[unit]
+
+    return max(sorted(units), key=weight, default="")
 
 
 def _agrees(pair: Pair, decimal: str, thousands: str) -> bool:

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from partirvm.data.convert import as_source, open_table
+from partirvm.data.delimited import null_texts
 from partirvm.data.encode import Encoder
 from partirvm.data.layout import FileOptions, spelled
 from partirvm.data.problems import Finding, flags, refuse, remedied
@@ -350,9 +351,7 @@ class _Reading:
         roles = self.encoder.roles
         if not roles.targets:
             findings = [
-                replace(finding, remedy={}, advice="correct these lines, or pass --skip-bad-rows")
-                if "skip_bad_rows" in finding.remedy
-                else finding
+                replace(finding, asks=True) if "skip_bad_rows" in finding.remedy else finding
                 for finding in findings
             ]
         for target in roles.targets:
@@ -503,9 +502,14 @@ def file_options(options: Mapping[str, Any], known: Columns | None) -> FileOptio
     for name in ("target", "features", "exclude", "categorical", "weights", "noise", "dates"):
         value = options.get(name) or ()
         names.update([value, *value.split(",")] if isinstance(value, str) else map(str, value))
+    labels = set[str]()
+    if known is None and options.get("classes"):
+        labels.update(text for text in null_texts() if text)
     if known is not None:
         names.update((*known.given, *known.target_names(max(len(known.targets), 1))))
-    return FileOptions.of(reading_options(options, known), names - {"auto", "none"})
+        for levels in (known.classes or (), *known.categories.values()):
+            labels.update(level for level in levels if isinstance(level, str))
+    return FileOptions.of(reading_options(options, known), names - {"auto", "none"}, labels)
 
 
 def _require_target(table: Reader, source: Any, url: str, options: Mapping[str, Any]) -> None:
@@ -548,7 +552,7 @@ def _closing(
     source: Any, url: str, options: Mapping[str, Any], findings: Sequence[Finding]
 ) -> list[str]:
     """Return lines with the command that ingests a file with all fatal findings resolved, or no
-    lines if there is no such command.
+    lines if there is no such command, as for rows that are read for a prediction.
 
     Args:
         source: source of the rows; a command exists only for a file
@@ -557,7 +561,8 @@ def _closing(
         findings: findings of the last reading
     """
     fatal = [finding for finding in findings if finding.fatal]
-    if not isinstance(source, str | os.PathLike) or not all(finding.remedy for finding in fatal):
+    is_file = isinstance(source, str | os.PathLike) and not isinstance(options["like"], Columns)
+    if not is_file or not all(finding.remedy for finding in fatal):
         return []
     command = _command(source, url, remedied(options, fatal))
     return ["", "all at once (--auto also accepts what is marked perhaps):", f"  {command}"]

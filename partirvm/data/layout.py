@@ -63,21 +63,29 @@ class FileOptions:
             None to find out
         skip_bad_rows: True to leave out rows with the wrong number of fields
         known: names that the user or the training data give to columns
+        labels: labels of the training data, such as NA, which are no missing values in new files
     """
 
     skip_rows: tuple[int, int] | None = None
     header: bool | None = None
     skip_bad_rows: bool = False
     known: frozenset[str] = frozenset()
+    labels: frozenset[str] = frozenset()
 
     @classmethod
-    def of(cls, options: Mapping[str, Any], known: Collection[str] = ()) -> "FileOptions":
+    def of(
+        cls,
+        options: Mapping[str, Any],
+        known: Collection[str] = (),
+        labels: Collection[str] = (),
+    ) -> "FileOptions":
         """Return the options of ``ingest`` that concern the reading of files."""
         return cls(
             _skipped(options.get("skip_rows")),
             options.get("header"),
             bool(options.get("skip_bad_rows")),
             frozenset(known),
+            frozenset(labels),
         )
 
 

@@ -146,7 +146,7 @@ class Values:
             return Finding(column, "counts the rows", exclude, fatal=False)
         few_values = 2 < len(known) <= min(self.n / 10, FEW_LEVELS)
         if few_values and all(value.is_integer() for value in known):
-            codes = f"{len(known)} different whole numbers, perhaps codes"
+            codes = f"{len(known)} different whole numbers, read as numbers; if they are codes"
             remedy = {"categorical": ("auto", column)}
             return Finding(column, codes, remedy, fatal=False, asks=True)
         return None
@@ -215,6 +215,16 @@ def remedied(options: Mapping[str, Any], findings: Iterable[Finding]) -> dict[st
     return settled
 
 
+class UnusableError(DataError):
+    """A table cannot be used as it is.
+
+    Attributes:
+        remedy: options of ``ingest`` that resolve all findings, by name; empty if there are none
+    """
+
+    remedy: Mapping[str, Any] = {}
+
+
 def refuse(
     where: str,
     findings: Sequence[Finding],
@@ -245,9 +255,13 @@ def refuse(
     console = Console(file=io.StringIO(), width=WIDTH, color_system=None, force_jupyter=False)
     console.print(table)
     lines = [line.rstrip() for line in console.file.getvalue().splitlines()]  # type: ignore[attr-defined]
-    raise DataError(
+    error = UnusableError(
         f"{where}: values that cannot be used (row 1 is the first row of data):",
         "",
         *lines,
         *closing,
     )
+    fatal = [finding for finding in findings if finding.fatal]
+    if all(finding.remedy for finding in fatal):
+        error.remedy = remedied({}, fatal)
+    raise error

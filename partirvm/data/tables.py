@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from partirvm.data.delimited import DelimitedFile
+from partirvm.data.delimited import DelimitedFile, null_texts
 from partirvm.data.layout import FileOptions
 from partirvm.data.listing import ALL_ENDINGS, PARQUET, Listing, list_files, no_tables
 from partirvm.data.opening import opened
@@ -55,6 +55,7 @@ class Reader:
         held: function that returns the bytes needed to read the wanted columns, in addition to the
             batches
         most_batch: batch size in bytes beyond which reading becomes no faster
+        ambiguous: texts that are missing values, except in columns that have them as labels
     """
 
     name: str
@@ -73,6 +74,7 @@ class Reader:
     numbered: bool = False
     held: Callable[[Sequence[str]], int] = lambda wanted: 0
     most_batch: int = 64 << 20
+    ambiguous: tuple[str, ...] = ()
 
 
 def rows_per_batch(batch_bytes: int, n_columns: int) -> int:
@@ -161,6 +163,7 @@ def text_table(url: str, listing: Listing, options: FileOptions) -> Reader:
         findings=lambda: _joined_findings(url, files),
         copies=files[0].layout.copies,
         numbered=not files[0].layout.header,
+        ambiguous=tuple(set(null_texts()) & options.labels),
     )
 
 

@@ -10,11 +10,13 @@ rows is checked against all rows; if it was wrong, the table is read again.
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from partirvm.data import problems
-from partirvm.data.date_grammar import DateEvidence, layout, read_dates
+from partirvm.data.composite import FRACTION, RANGE, singular
+from partirvm.data.date_grammar import MONTHS, DateEvidence, layout, read_dates
 from partirvm.data.dates import Dates
 from partirvm.data.grammar import (
     PLAIN,
@@ -22,6 +24,7 @@ from partirvm.data.grammar import (
     NumberEvidence,
     is_number,
     is_plain,
+    numeral,
     read_numbers,
 )
 from partirvm.data.shapes import ShapedTexts, shaped
@@ -62,15 +65,19 @@ class Marks:
         decimal: decimal mark, or ""
         thousands: thousands separator, or ""
         points: True if no other column of the file has decimal commas
+        ranges: True if ranges such as 30-39 are numbers
     """
 
     decimal: str = ""
     thousands: str = ""
     points: bool = True
+    ranges: bool = True
 
     def decision(self, evidence: NumberEvidence) -> NumberDecision:
         """Decide how a column writes its numbers."""
-        return evidence.decision(self.decimal, self.thousands, points=self.points)
+        return evidence.decision(
+            self.decimal, self.thousands, points=self.points, ranges=self.ranges
+        )
 
 
 def recognise(texts: Any, marks: Marks = Marks(), order: str = "") -> Reading:
@@ -90,7 +97,11 @@ def recognise(texts: Any, marks: Marks = Marks(), order: str = "") -> Reading:
     number_evidence = NumberEvidence()
     number_evidence.add(shapes, 0)
     decision = marks.decision(number_evidence)
-    if decision.n_read >= dates.n_read:
+    is_duration = len(decision.units) > 1
+    is_compact = all(shape.strip() == "99999999" for shape in shapes.shapes)
+    is_pair = decision.grammar.unit in (RANGE, FRACTION)
+    are_dates = decision.n_read == dates.n_read > 0 and (is_duration or is_compact or is_pair)
+    if decision.n_read >= dates.n_read and not are_dates:
         reading = Reading("numbers", grammar=decision.grammar)
         usable = read_numbers(shapes, decision.grammar)[1]
         is_kind = _is_kind(decision.n_read, texts, usable) or _is_mixed(decision)
@@ -102,13 +113,33 @@ def recognise(texts: Any, marks: Marks = Marks(), order: str = "") -> Reading:
 
 
 def is_written(text: str) -> bool:
-    """Return True for a text that is a number or a date in some grammar.
+    """Return True for a text that is a number or a date in some grammar, but neither a range nor a
+    fraction, which may be labels.
 
     >>> is_written("1.234,50 €"), is_written("31/12/2020"), is_written("unknown")
     (True, True, False)
     """
     shape = re.sub(r"[0-9]", "9", text)
-    return is_number(shape) or layout(shape) is not None
+    number = numeral(shape)
+    may_be_label = number is not None and number.unit in (RANGE, FRACTION)
+    return (is_number(shape) and not may_be_label) or layout(shape) is not None
+
+
+def are_unknown_numbers(labels: Sequence[str]) -> bool:
+    """Return True for distinct labels of which nearly all begin with a number, so that they may be
+    numbers in an unknown notation. A few labels that are one number and different words, such as
+    1st class and 2nd class, are labels.
+
+    >>> are_unknown_numbers(["1.2.3", "1.10.0", "2.0.1"]), are_unknown_numbers(["2A", "3B"])
+    (True, False)
+    """
+    numbered = [label for label in labels if re.match(r"[^\w]*[0-9]", label)]
+    if len(labels) < 2 or len(numbered) < LEAST_SHARE * len(labels):
+        return False
+    words = {singular(re.sub(r"[\W\d_]+", "", label)) for label in numbered}
+    are_simple = all(len(re.findall(r"[0-9]+", label)) == 1 for label in numbered)
+    are_labels = are_simple and len(words) > 1 and not words <= MONTHS.keys()
+    return not (are_labels and len(numbered) <= problems.FEW_LEVELS)
 
 
 def _plain_word(text: str) -> str:

@@ -1,10 +1,12 @@
 """Predict DATA with a job's model, in the row order before shuffling, or score the predictions,
 tile by tile."""
 
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -13,10 +15,11 @@ import numpy as np
 
 from partirvm.core.scores import ClassScores, Scores
 from partirvm.data import ZarrSource, ingest
+from partirvm.data.problems import UnusableError, flags
 from partirvm.data.source import Source, Together, require_features_like, require_like
 from partirvm.data.tables import ingesting, is_table
 from partirvm.data.writer import ExternalSorter, claimed
-from partirvm.errors import DataWarning, UsageError, warn
+from partirvm.errors import DataError, DataWarning, UsageError, warn
 from partirvm.execution import executor_for
 from partirvm.execution.local import Progress
 from partirvm.jobs.store import JobStore
@@ -75,6 +78,7 @@ def predict(
     client: Any = None,
     overwrite: bool = False,
     allow_code: bool = False,
+    skip_bad_rows: bool = False,
     progress: Progress | None = None,
 ) -> int:
     """Write the model's predictions at each row of DATA to OUTPUT; return the number of rows.
@@ -108,6 +112,9 @@ def predict(
         Replace OUTPUT if it is a file or a Zarr prediction.
     allow_code : bool
         Import and run a kernel or basis that is a named function.
+    skip_bad_rows : bool
+        Leave out rows of a text file with the wrong number of fields; otherwise they are an error,
+        because the rows of OUTPUT are matched to those of the file by position.
     progress : callable, optional
         A function called with the number of tiles done and the total; with ``augment``, these are
         tiles of training rows.
@@ -128,23 +135,27 @@ def predict(
         model.interval(interval)  # raises UsageError if the model has none
     _require_outside(output, filter(None, (job, data, augment)))
     check_output(output, overwrite=overwrite)
-    with opened(data, model.columns, client) as source, closing(executor_for(client)) as executor:
+    options: dict[str, Any] = {
+        "interval": interval,
+        "augment": augment,
+        "allow_code": allow_code,
+        "overwrite": overwrite,
+        "skip_bad_rows": True,
+    }
+    command = " ".join([shlex.join(["partirvm", "predict", job, data, output]), *flags(options)])
+    with (
+        opened(data, model.columns, client, skip_bad_rows=skip_bad_rows, command=command) as source,
+        closing(executor_for(client)) as executor,
+    ):
         require_features_like(source, model.columns)
         if augment is None:
-            values = partial(tile_values, _values_of(model, interval))
-            if source.grouped and model.known is not None:
-                values = partial(
-                    grouped_tile_values,
-                    _values_of(model, interval),
-                    _values_of(model.of_known_groups(), interval),
-                    model.known,
-                )
             tiles = _together(source, model)
+            values = _tile_values_of(model, source, interval)
             results = executor.map(values, tiles, range(tiles.n_tiles), progress)
-            pieces = (records for _, records in results)
+            pieces: Iterable[Float] = map(itemgetter(1), results)
         else:
-            augmenting = augmenting_of(store, model, augment, executor)
-            pieces = (piece.records for piece in augmenting.pieces(source, progress))
+            passes = augmenting_of(store, model, augment, executor).pieces(source, progress)
+            pieces = (piece.records for piece in passes)
         predictions = _Predictions(
             model.value_names(interval=interval is not None), model.columns.classes, source.n_rows
         )
@@ -152,6 +163,21 @@ def predict(
     if augment is None:
         warn_of_far_rows(far, source.n_rows, model)
     return source.n_rows
+
+
+def _tile_values_of(
+    model: AnyModel, source: Source, interval: float | None
+) -> Callable[[Source, int], Float]:
+    """Return the function of a source and the number of a tile that returns a model's values, with
+    the ends of intervals at a level."""
+    if not source.grouped or model.known is None:
+        return partial(tile_values, _values_of(model, interval))
+    return partial(
+        grouped_tile_values,
+        _values_of(model, interval),
+        _values_of(model.of_known_groups(), interval),
+        model.known,
+    )
 
 
 def _values_of(model: AnyModel, interval: float | None) -> OfRows:
@@ -235,7 +261,13 @@ def _together(source: Source, model: AnyModel) -> Source:
 
 @contextmanager
 def opened(
-    data: str, columns: Columns, client: Any, *, labelled: bool = False
+    data: str,
+    columns: Columns,
+    client: Any,
+    *,
+    labelled: bool = False,
+    skip_bad_rows: bool = False,
+    command: str = "",
 ) -> Iterator[ZarrSource]:
     """Yield DATA, or a table's rows ingested into a temporary folder with a model's ``columns``.
 
@@ -244,6 +276,8 @@ def opened(
         columns: the model's columns
         client: Dask client or None; a cluster cannot read a table
         labelled: True to read a table's target, too
+        skip_bad_rows: True to leave out rows with the wrong number of fields
+        command: command that does so, for the message of an error, or ""
     """
     if not is_table(data):
         source = ZarrSource(data)
@@ -258,7 +292,21 @@ def opened(
     with TemporaryDirectory() as folder:
         exclude = () if labelled else columns.targets or (columns.target,)
         place = f"{folder}/rows.zarr"
-        source = ingest(data, place, like=columns, exclude=exclude, shuffle=None, auto=True)
+        try:
+            source = ingest(
+                data,
+                place,
+                like=columns,
+                exclude=exclude,
+                skip_bad_rows=skip_bad_rows,
+                shuffle=None,
+                auto=True,
+            )
+        except UnusableError as error:
+            if not command or set(error.remedy) != {"skip_bad_rows"}:
+                raise
+            hint = ("", "to predict the other rows, in their order:", f"  {command}")
+            raise DataError(*error.args, *hint) from error
         source.name = data
         if source.rows_left_out:
             warn(f"{data}: not all lines are rows: {'; '.join(source.rows_left_out)}", DataWarning)

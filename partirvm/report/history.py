@@ -20,8 +20,13 @@ MEASURED = ("heuristic", "kernel")
 """Kinds of history entries that belong to planning rather than to a round."""
 
 
-format_error = "{:.4g}".format
-"""Function that formats a real number with four significant digits."""
+def format_error(value: float) -> str:
+    """Format an error with four digits, or without decimals from 1,000 up.
+
+    >>> format_error(0.123456), format_error(40334.2)
+    ('0.1235', '40,334')
+    """
+    return f"{value:,.0f}" if 1000 <= abs(value) < 1e9 else f"{value:.4g}"
 
 
 def format_share(value: float) -> str:

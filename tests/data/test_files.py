@@ -390,7 +390,7 @@ def test_bad_rows_to_predict_are_refused_unless_requested(tmp_path):
     (tmp_path / "new.csv").write_text(ragged("1,Ulm"))
     data = ingest(tmp_path / "t.csv", tmp_path / "d.zarr", target="fare")
     options = {"like": data, "exclude": ["fare"], "auto": True}
-    with pytest.raises(DataError, match=r"line 21 +correct these lines"):
+    with pytest.raises(DataError, match=r"line 21 \(2 fields\) +--skip-bad-rows"):
         ingest(tmp_path / "new.csv", tmp_path / "new.zarr", **options)
     new = ingest(tmp_path / "new.csv", tmp_path / "new.zarr", skip_bad_rows=True, **options)
     assert new.n_rows == N

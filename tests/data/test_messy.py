@@ -7,10 +7,12 @@ import pandas as pd
 import pytest
 from by_default import some
 from numpy.random import default_rng
+from numpy.testing import assert_array_equal
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_wine
 
 from partirvm.cli import main
-from partirvm.data import ZarrSource
+from partirvm.data import ZarrSource, ingest
+from partirvm.errors import DataError
 
 N = 120
 RNG = default_rng(0)
@@ -81,3 +83,36 @@ def test_a_messy_table_is_ingested_fitted_reported_and_predicted(
         command = capsys.readouterr().err.splitlines()[-1]
         assert main(shlex.split(command)[1:]) == 0
     assert ZarrSource("e.zarr").n_rows == ZarrSource("d.zarr").n_rows
+
+
+@pytest.mark.parametrize("label", some(["NA", "null", "NaN", "#N/A"], {"NA"}))
+def test_classes_of_new_data_may_have_names_that_mark_gaps_in_other_columns(label, tmp_path):
+    """A feature with the same text has a gap, in a file and in a frame; an empty class is one."""
+    frame = pd.DataFrame(
+        {"a": ["1.5", label, "2.5", "4"] * 5, "y": [label, "low", label, "high"] * 5}
+    )
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    options = {"target": "y", "classes": True, "shuffle": None}
+    for kind, rows in (("file", tmp_path / "t.csv"), ("frame", frame)):
+        data = ingest(rows, tmp_path / f"{kind}.zarr", **options)
+        assert data.columns.classes == tuple(sorted([label, "low", "high"]))
+        assert_array_equal(np.isnan(data.tile(0).X[:4, 0]), [False, True, False, False])
+    frame.loc[0, "y"] = ""
+    with pytest.raises(DataError, match=r"y +no value in 1 row"):
+        ingest(frame, tmp_path / "gap.zarr", **options)
+
+
+@pytest.mark.parametrize("label", ["NA", "None", "null", "NaN", "#N/A"])
+@pytest.mark.parametrize("column", some(["y", "b"], {"y"}))
+def test_labels_of_the_training_rows_are_no_gaps(label, column, tmp_path):
+    """A CSV file without quotation marks may have labels that elsewhere mark missing values."""
+    gap = 1.5 if label == "None" else None
+    frame = pd.DataFrame({"a": [0.5, gap, 2.5, 4], "b": list("uvuv"), "y": list("pqpq")})
+    frame[column] = pd.Categorical([label, "low", label, "high"])
+    old = ingest(frame, tmp_path / "d.zarr", target="y", classes=True)
+    assert label in (old.columns.classes if column == "y" else old.columns.categories["b"])
+    frame.to_csv(tmp_path / "t.csv", index=False, na_rep=label)
+    new = ingest(tmp_path / "t.csv", tmp_path / "e.zarr", like=old, shuffle=None)
+    again = ingest(frame, tmp_path / "f.zarr", like=old, shuffle=None)
+    assert new.tile(0).X.tobytes() == again.tile(0).X.tobytes()
+    assert new.tile(0).t.tobytes() == again.tile(0).t.tobytes()

@@ -155,7 +155,7 @@ def test_columns_that_may_be_codes_or_row_numbers_are_reported(tmp_path):
     assert data.columns.categories == {}
     assert data.notes == {
         "my id": "counts the rows: perhaps `--exclude 'my id'`",
-        "zone": "9 different whole numbers, perhaps codes: perhaps `--categorical auto,zone`",
+        "zone": "9 different whole numbers, read as numbers; if they are codes: `--categorical auto,zone`",
     }
     assert list(data.notes) == ["my id", "zone"]
     changed = ingest(

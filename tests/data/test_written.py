@@ -171,6 +171,12 @@ DATES = {
     "months after a hyphen": dates(MONTHS, lambda t: f"{t:%B-%Y}"),
     "ISO months": dates(MONTHS, lambda t: f"{t:%Y-%m}"),
     "ISO weeks": dates(MONDAYS, lambda t: f"{t.isocalendar().year}-W{t.isocalendar().week:02}"),
+    "quarters": dates(MONTHS[::3] * 3, lambda t: f"{t.year}-Q{t.month // 3 + 1}"),
+    "months after slashes": dates(MONTHS, lambda t: f"{t.month}/{t.year}"),
+    "Python's durations": dates(TIMES, lambda t: f"0 days, {t.hour}:{t:%M}:{t:%S}", "%H:%M:%S"),
+    "quarters first": dates(MONTHS[::3] * 3, lambda t: f"Q{t.month // 3 + 1} {t.year}"),
+    "months and short years": dates(MONTHS, lambda t: f"{t:%b-%y}"),
+    "eight digits": dates(DAYS, lambda t: f"{t:%Y%m%d}"),
     "times with points": dates(TIMES, lambda t: f"{t:%H.%M.%S}", "%H:%M:%S"),
     "short dates with points": dates(DAYS, lambda t: f"{t:%d.%m.%y}"),
     "points and months first": dates(DAYS, lambda t: f"{t:%d.%m.%y}" if t.day % 2 else f"{t:%m/%d/%Y}"),
@@ -320,7 +326,7 @@ def test_a_late_date_decides_all_rows(tmp_path):
 
 CONTRADICTIONS = {
     "decimal mark": ("1.234,50", "1,234.50", "'1,234.50'"),
-    "another unit": ("12 kg", "12 lb", "'12 lb'"),
+    "another unit": ("12 kg", "12 km", "'12 km'"),
     "plain, then commas": ("12.5", "12,5", "'12,5'"),
     "days first, then months": ("17/04/2023", "04/17/2023", "'04/17/2023'"),
     "percent, then none": ("12.5%", "12.5", "'12.5'"),
