@@ -687,12 +687,11 @@ class Encoder:
             )
         if levels is not None and self._may_be_numbers(column, levels):
             return self._unknown_numbers(column, levels)
-        if levels is not None and self._like is None:
+        if levels is not None and self._like is None and name not in self.roles.targets:
             gaps = tuple(label for label in levels.found if label in problems.MARKERS)
             if gaps:
-                remedy = {"missing": gaps, **self._without_rows(column)}
                 text = f"text, but {listed(gaps, show=quoted)}"
-                return Finding(name, text, remedy, fatal=False)
+                return Finding(name, text, {"missing": gaps}, fatal=False)
         is_judged = name in self.roles.features and name not in self.roles.numeric
         if column.values is not None and not column.odd and is_judged:
             return column.values.finding(name)
