@@ -30,6 +30,7 @@ import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 from numpy.typing import NDArray
 
+from partirvm.core.local_quantiles import QuantileCurves
 from partirvm.errors import UsageError
 from partirvm.kernels.design import MOST_CERTAIN, TEMPER, Design
 from partirvm.kernels.functions import LINEAR
@@ -277,11 +278,41 @@ def _of_numbers(graph: Graph, model: Any, level: float, wanted: Sequence[str]) -
     if wanted == ("mean",) and target.kind == "none":
         return {"mean": mean}
     variance = _variance(graph, model.predictive, phi, inputs)
-    half = np.sqrt(variance) * model.multiples([level])[:, 0]
-    lower = target.back(mean - half)
-    upper = target.back(mean + half)
+    deviation = np.sqrt(variance)
+    ends = _multiples(graph, deviation, model.multiples([level]))
+    lower, upper = (target.back(mean + end * deviation) for end in ends)
     mean, variance = target.moments(mean, variance)
     return {"mean": mean, "std": np.sqrt(variance), "lower": lower, "upper": upper}
+
+
+def _multiples(graph: Graph, deviation: Any, curves: Sequence[QuantileCurves]) -> list[Any]:
+    """Return the multiples (n, T) of the standard deviations ``deviation`` (n, T) at the lower and
+    the upper ends, given the curves of each target."""
+    ends = []
+    for end in range(2):
+        of_targets = [
+            _on_curve(graph, deviation.take([target]), curve.knots, curve.multiples[end])
+            for target, curve in enumerate(curves)
+        ]
+        ends.append(graph.joined(of_targets))
+    return ends
+
+
+def _on_curve(graph: Graph, deviation: Any, knots: Float, multiples: Float) -> Any:
+    """Return multiples that are piecewise linear in the logarithm of the standard deviation.
+
+    Args:
+        graph: the graph
+        deviation: standard deviations (n, 1)
+        knots: logarithms of standard deviations (G,)
+        multiples: multiples at the knots (G,)
+    """
+    if len(knots) == 1:
+        return multiples
+    logarithms = np.log(deviation)
+    steps = np.minimum(np.maximum(logarithms, knots[:-1]), knots[1:]) - knots[:-1]
+    slopes = np.diff(multiples) / np.diff(knots)
+    return multiples[0] + graph("Sum", steps * slopes)
 
 
 def _variance(graph: Graph, model: Any, phi: Any, inputs: Any) -> Any:
