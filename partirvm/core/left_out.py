@@ -319,11 +319,21 @@ class LeftOut:
             normal = [quantile(top * k / GRID) for k in range(1, GRID + 1)]
             levels = tuple(np.maximum(levels, normal).tolist())
             return Calibration(n, least_noise, overconfidence, top, levels)
-        local = None
-        if self.groups is None:
-            signed = np.copysign(pooled, errors)
-            local = local_quantiles(signed, deviations / np.sqrt(self.targets[:, 1]), top)
+        local = self._local_quantiles(np.copysign(pooled, errors), deviations, top)
         return Calibration(n, noise, overconfidence, top, levels, local)
+
+    def _local_quantiles(self, z: Float, deviations: Float, top: float) -> LocalQuantiles | None:
+        """Return the quantiles of z (n,) at each standard deviation; None for few rows and for
+        groups.
+
+        Args:
+            z: errors ÷ standard deviation (n,)
+            deviations: standard deviations (n,), times √u
+            top: highest level of an interval
+        """
+        if self.groups is not None or len(z) < FEWEST_LOCAL:
+            return None
+        return local_quantiles(z, deviations / np.sqrt(self.targets[:, 1]), top)
 
     def diagnostics(self, calibration: Calibration) -> NumberDiagnostics:
         """Return the diagnostics of the left-out rows, without coverage, since intervals are
@@ -437,7 +447,7 @@ def local_quantiles(z: Float, deviations: Float, top: float) -> LocalQuantiles |
     level ``top``; None if there are too few rows."""
     if len(z) < FEWEST_LOCAL:
         return None
-    return LocalQuantiles.of(z, deviations, top, GRID)
+    return LocalQuantiles.of(z, deviations, top, GRID).calibrated(z, deviations, top)
 
 
 def inside_95(z: Float) -> int:

@@ -29,9 +29,9 @@ from scipy.stats import rankdata
 from partirvm.types import Float, Int
 
 FEWEST_LOCAL = 400
-"""Minimum number of left-out rows. On 16 sets, 95 % intervals from 300 rows cover .92 to .975 of new
-rows in 91 % of the deciles of the standard deviation, with one quantile of |z| in 93 %; from 600
-rows, in 96 and 93 %."""
+"""Minimum number of left-out rows. On 16 sets, 95 % intervals from 300 rows cover .92 to .975 of
+new rows in 91 % of the deciles of the standard deviation, with one quantile of |z| in 93 %; from
+600 rows, in 96 and 93 %."""
 
 KNOTS = 9
 """Number of knots, at equally spaced ranks."""
@@ -105,7 +105,7 @@ class LocalQuantiles:
 
     @classmethod
     def of(cls, z: Float, deviations: Float, top: float, count: int) -> Self:
-        """Return the quantiles of standardised errors.
+        """Return the quantiles of the weighted errors at each knot.
 
         Args:
             z: errors of left-out rows ÷ standard deviation (n,)
@@ -121,7 +121,7 @@ class LocalQuantiles:
         weights = SHARE + np.exp(-0.5 * distances**2)
         probabilities = 0.5 + 0.5 * top * np.arange(-count, count + 1) / count
         quantiles = np.stack([weighted_quantiles(z, of_knot, probabilities) for of_knot in weights])
-        return cls(STEP * steps, quantiles).calibrated(z, deviations, top)
+        return cls(STEP * steps, quantiles)
 
     def calibrated(self, z: Float, deviations: Float, top: float) -> Self:
         """Return the quantiles whose central intervals contain the right fractions of standardised

@@ -30,7 +30,6 @@ import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 from numpy.typing import NDArray
 
-from partirvm.core.local_quantiles import QuantileCurves
 from partirvm.errors import UsageError
 from partirvm.kernels.design import MOST_CERTAIN, TEMPER, Design
 from partirvm.kernels.functions import LINEAR
@@ -285,9 +284,9 @@ def _of_numbers(graph: Graph, model: Any, level: float, wanted: Sequence[str]) -
     return {"mean": mean, "std": np.sqrt(variance), "lower": lower, "upper": upper}
 
 
-def _multiples(graph: Graph, deviation: Any, curves: Sequence[QuantileCurves]) -> list[Any]:
+def _multiples(graph: Graph, deviation: Any, curves: Sequence[Any]) -> list[Any]:
     """Return the multiples (n, T) of the standard deviations ``deviation`` (n, T) at the lower and
-    the upper ends, given the curves of each target."""
+    the upper ends, given the curves of each target (``core.local_quantiles``)."""
     ends = []
     for end in range(2):
         of_targets = [
