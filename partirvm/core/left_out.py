@@ -310,17 +310,19 @@ class LeftOut:
             np.mean(self.errors[:, 0] ** 2) / (np.mean(self.variances[:, 1]) + 1 / beta)
         )
         deviations = np.sqrt(variances + noise)
-        z = np.abs(errors) / deviations
-        n = independent_count(errors / deviations, self.groups)
-        pooled = _pooled(z, self.owner >= 0)
+        z = errors / deviations
+        n = independent_count(z, self.groups)
+        pooled = _pooled(np.abs(z), self.owner >= 0)
         top, levels = quantiles(pooled, None if self.groups is None else n)
         least_noise = min(self.least_square - variance, noise + target_variance)
         if n >= FEWEST and least_noise > noise:  # these errors and their quantiles are too small
             normal = [quantile(top * k / GRID) for k in range(1, GRID + 1)]
             levels = tuple(np.maximum(levels, normal).tolist())
             return Calibration(n, least_noise, overconfidence, top, levels)
-        local = self._local_quantiles(np.copysign(pooled, errors), deviations, top)
-        return Calibration(n, noise, overconfidence, top, levels, local)
+        return replace(
+            Calibration(n, noise, overconfidence, top, levels),
+            local=self._local_quantiles(np.copysign(pooled, z), deviations, top),
+        )
 
     def _local_quantiles(self, z: Float, deviations: Float, top: float) -> LocalQuantiles | None:
         """Return the quantiles of z (n,) at each standard deviation; None for few rows and for

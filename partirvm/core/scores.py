@@ -74,20 +74,19 @@ class Scores(FieldSums):
         sd = np.sqrt(variance)
         residuals = t - target.moments(mean, variance)[0]
         z = (mapped - mean) / sd
-        per_row = np.reshape(multiples, (*multiples.shape, *[1] * (4 - multiples.ndim)))
-        lower, upper = np.broadcast_to(per_row, (2, len(STATED_LEVELS), *t.shape))
-        low, high = mean + per_row[:, STATED_LEVELS.index(0.95)] * sd
+        ends = _of_rows(multiples, t.shape)
+        low, high = mean + ends[:, STATED_LEVELS.index(0.95)] * sd
         scores = (
             negative_log_density(z, variance) - target.log_slope(t),
             normal_crps(z, sd) if target == AS_IT_IS else _mean_pinball(t, mean, sd, target),
             interval_score(t, target.back(low), target.back(high), 0.95),
-            *((lower[k] <= z) & (z <= upper[k]) for k in map(STATED_LEVELS.index, LEVELS)),
+            *((ends[0, k] <= z) & (z <= ends[1, k]) for k in map(STATED_LEVELS.index, LEVELS)),
         )
         return cls(
             n=t.shape[1],
             square=np.einsum("tn,tn->t", residuals, residuals),
             sums=np.stack([score.sum(axis=1) for score in scores], axis=1),
-            diagnostics=_diagnostics(mapped, mean, sd, (lower, upper), rows, target),
+            diagnostics=_diagnostics(mapped, mean, sd, ends, rows, target),
         )
 
     def figures(self, targets: Sequence[str] = ()) -> dict[str, Any]:
@@ -109,11 +108,19 @@ class Scores(FieldSums):
         return float(np.sqrt(np.mean(self.square) / self.n))
 
 
+def _of_rows(multiples: Float, shape: tuple[int, ...]) -> Float:
+    """Return multiples (2, L), (2, L, T) or (2, L, T, n) for each row: (2, L, T, n), with (T, n)
+    the ``shape``."""
+    missing = [1] * (4 - multiples.ndim)
+    per_row = multiples.reshape(*multiples.shape, *missing)
+    return np.broadcast_to(per_row, (*multiples.shape[:2], *shape))
+
+
 def _diagnostics(
     mapped: Float,
     mean: Float,
     sd: Float,
-    ends: tuple[Float, Float],
+    ends: Float,
     rows: Int | None,
     target: TargetMap,
 ) -> tuple[NumberDiagnostics, ...]:
@@ -123,16 +130,15 @@ def _diagnostics(
         mapped: mapped targets (T, n)
         mean: predicted means (T, n)
         sd: predicted standard deviations (T, n)
-        ends: multiples of sd at the lower and upper ends of the intervals at ``STATED_LEVELS``, (L,
-            T, n) each
+        ends: multiples of sd at the lower and upper ends of the intervals at ``STATED_LEVELS`` (2,
+            L, T, n)
         rows: row numbers (n,)
         target: the map of the target
     """
     diagnostics = []
     if rows is not None:
         for k in range(min(len(mapped), MOST_TARGETS)):
-            of_target = np.stack([end[:, k] for end in ends])
-            shown = NumberDiagnostics.of(mapped[k], mean[k], sd[k], rows, of_target)
+            shown = NumberDiagnostics.of(mapped[k], mean[k], sd[k], rows, ends[:, :, k])
             diagnostics.append(shown.scaled(0.0, 1.0, target))
     return tuple(diagnostics)
 

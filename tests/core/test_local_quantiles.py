@@ -7,18 +7,7 @@ from scipy.optimize import brentq
 from scipy.stats import norm
 from scipy.stats import t as student
 
-from partirvm.core import Calibration
-from partirvm.core.left_out import local_quantiles
-from partirvm.core.local_quantiles import (
-    FEWEST_LOCAL,
-    KNOTS,
-    SHARE,
-    WIDTH,
-    LocalQuantiles,
-    QuantileCurves,
-    ends_at,
-    weighted_quantiles,
-)
+from partirvm.core import Calibration, LeftOut, LocalQuantiles, QuantileCurves, local_quantiles
 from partirvm.errors import UsageError
 
 N = 1000
@@ -48,7 +37,7 @@ def coverage(calibration, level, z, deviations):
 
 def test_weighted_quantiles_by_hand():
     """Weights 3 and 1 of the values 1 and 3 put them at 3/8 and 7/8 of the distribution."""
-    found = weighted_quantiles(
+    found = local_quantiles.weighted_quantiles(
         np.array([3.0, 1.0]), np.array([1.0, 3.0]), np.array([0.1, 0.5, 0.95])
     )
     assert_allclose(found, [1.0, 1.5, 3.0])
@@ -64,7 +53,7 @@ def test_multiples_are_linear_in_the_logarithm_and_follow_the_units():
     assert_allclose(curves.rescaled(10.0, 2.0).at(20 * s), expected / 2)
     constant = QuantileCurves.constant([-2.0, 2.0])
     assert_allclose(constant.at(s), np.repeat([[-2.0], [2.0]], 4, axis=1))
-    ends = ends_at((curves, constant), np.column_stack([s, s]))
+    ends = local_quantiles.ends_at((curves, constant), np.column_stack([s, s]))
     assert ends.shape == (2, 1, 2, 4)
     assert_allclose(ends[:, 0, 0], expected)
 
@@ -78,7 +67,9 @@ def test_a_knot_has_the_quantiles_of_the_weighted_distribution(rng):
     z = factors * np.concatenate([normal_scores(N // 2, rng), normal_scores(N // 2, rng)])
     local = LocalQuantiles.of(z, deviations, 0.98, 200)
     assert_allclose(np.exp(local.knots[[0, -1]]), deviations[[55, -56]], rtol=2e-3)
-    weights = SHARE + np.exp(-0.5 * ((ranks - 0.5 / KNOTS) / WIDTH) ** 2)
+    weights = local_quantiles.SHARE + np.exp(
+        -0.5 * ((ranks - 0.5 / local_quantiles.KNOTS) / local_quantiles.WIDTH) ** 2
+    )
     small = weights[: N // 2].sum() / weights.sum()
 
     def excess(x, p):
@@ -155,9 +146,33 @@ def test_errors_of_zero_and_units_of_the_deviation(rng):
     assert_allclose(scaled.quantiles, plain.quantiles, atol=1e-2)
 
 
-def test_few_rows_have_one_quantile_of_all(rng):
-    z = rng.normal(size=FEWEST_LOCAL)
-    assert local_quantiles(z[1:], np.ones(FEWEST_LOCAL - 1), 0.9) is None
-    assert local_quantiles(z, np.ones(FEWEST_LOCAL), 0.9) is not None
+def left(errors, groups=None, u=1.0):
+    """Return rows that are not centres, with errors and no variance of the mean, at weight u."""
+    n = len(errors)
+    columns = np.repeat((np.sqrt(u) * errors)[:, None], 2, axis=1)
+    targets = np.column_stack([np.zeros(n), np.broadcast_to(u, n)])
+    none = np.zeros((n, 2))
+    rows = np.arange(n)
+    return LeftOut(columns, none, np.full(n, -1), rows, targets, np.zeros(0), groups=groups)
+
+
+def test_few_rows_and_groups_have_one_quantile_of_all(rng):
+    """Up to ``FEWEST_LOCAL`` rows, and if groups were left out, intervals are symmetric."""
+    errors = rng.normal(size=local_quantiles.FEWEST_LOCAL)
+    assert left(errors[1:]).calibration(1.0, 1.0).local is None
+    assert left(errors, np.arange(len(errors)) // 4).calibration(1.0, 1.0).local is None
+    assert left(errors).calibration(1.0, 1.0).local is not None
     few = Calibration(40, 0.3, 1.1, 0.8, (0.5, 1.5)).curves(np.array([-0.4, 0.4]))
     assert_allclose(few.multiples[:, 0], [-0.5, 0.5])
+
+
+def test_knots_are_standard_deviations_of_the_rows(rng):
+    """At noise variance 1 and weight u, a row's standard deviation is 1/√u; errors keep their
+    sign."""
+    u = np.exp(rng.normal(size=N))
+    errors = (rng.exponential(size=N) - 1.0) / np.sqrt(u)
+    calibration = left(errors, u=u).calibration(1.0, 0.0)
+    middle = local_quantiles.KNOTS // 2
+    assert_allclose(calibration.local.knots[middle], np.median(-0.5 * np.log(u)), atol=1e-3)
+    lower, upper = ends_of(calibration, 0.9, np.ones(1))
+    assert_allclose([lower, upper], [[-1 - np.log(0.95)], [-1 - np.log(0.05)]], atol=0.4)
