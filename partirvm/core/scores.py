@@ -66,7 +66,7 @@ class Scores(FieldSums):
             variance: predicted variances of the mapped target, with noise, of the same shape
             rows: row numbers (n,); without them, there are no diagnostics
             multiples: of the standard deviations, at the lower and upper ends of the intervals at
-                ``STATED_LEVELS``, (2, L), (2, L, T) or (2, L, T, n)
+                ``STATED_LEVELS``, (2, L), (2, L, T) or (2, L, T, n or 1)
             target: the map of the target
         """
         t, mean, variance = (np.atleast_2d(values.T) for values in (t, mean, variance))
@@ -109,8 +109,8 @@ class Scores(FieldSums):
 
 
 def _of_rows(multiples: Float, shape: tuple[int, ...]) -> Float:
-    """Return multiples (2, L), (2, L, T) or (2, L, T, n) for each row: (2, L, T, n), with (T, n)
-    the ``shape``."""
+    """Return multiples (2, L), (2, L, T) or (2, L, T, n or 1) for each row: (2, L, T, n), with (T,
+    n) the ``shape``, without copies."""
     missing = [1] * (4 - multiples.ndim)
     per_row = multiples.reshape(*multiples.shape, *missing)
     return np.broadcast_to(per_row, (*multiples.shape[:2], *shape))

@@ -56,6 +56,7 @@ def test_multiples_are_linear_in_the_logarithm_and_follow_the_units():
     ends = local_quantiles.ends_at((curves, constant), np.column_stack([s, s]))
     assert ends.shape == (2, 1, 2, 4)
     assert_allclose(ends[:, 0, 0], expected)
+    assert local_quantiles.ends_at((constant, constant), np.ones((4, 2))).shape == (2, 1, 2, 1)
 
 
 def test_a_knot_has_the_quantiles_of_the_weighted_distribution(rng):
