@@ -84,8 +84,8 @@ def multiples_at(curves: Sequence[QuantileCurves], deviations: Float) -> Float:
 
 def ends_at(curves: Sequence[QuantileCurves], deviations: Float) -> Float:
     """Return the multiples at the lower and upper ends of L intervals, (2, L, T, n), for standard
-    deviations (n, T); (2, L, T, 1) if no curve depends on them, which saves memory for many targets.
-    The curves have the quantiles of all lower ends first."""
+    deviations (n, T); if no curve depends on them, (2, L, T, 1), which saves memory for many
+    targets. The curves have the quantiles of all lower ends first."""
     if all(len(curve.knots) == 1 for curve in curves):
         deviations = deviations[:1]
     multiples = multiples_at(curves, deviations)
