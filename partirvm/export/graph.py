@@ -287,6 +287,8 @@ def _of_numbers(graph: Graph, model: Any, level: float, wanted: Sequence[str]) -
 def _multiples(graph: Graph, deviation: Any, curves: Sequence[Any]) -> list[Any]:
     """Return the multiples (n, T) of the standard deviations ``deviation`` (n, T) at the lower and
     the upper ends, given the curves of each target (``core.local_quantiles``)."""
+    if all(len(curve.knots) == 1 for curve in curves):
+        return list(np.stack([curve.multiples[:, 0] for curve in curves], axis=1))
     ends = []
     for end in range(2):
         of_targets = [
@@ -306,8 +308,6 @@ def _on_curve(graph: Graph, deviation: Any, knots: Float, multiples: Float) -> A
         knots: logarithms of standard deviations (G,)
         multiples: multiples at the knots (G,)
     """
-    if len(knots) == 1:
-        return multiples
     logarithms = np.log(deviation)
     steps = np.minimum(np.maximum(logarithms, knots[:-1]), knots[1:]) - knots[:-1]
     slopes = np.diff(multiples) / np.diff(knots)
