@@ -2,6 +2,7 @@ from partirvm.core.diagnostics import STATED_LEVELS, ClassDiagnostics, NumberDia
 from partirvm.core.held_back import FOLDS, LEVEL_FOLDS, folds_of, level_folds, sampled_rows
 from partirvm.core.left_out import Calibration, LeftOut
 from partirvm.core.link import LINKS, LogisticBlock, moderated
+from partirvm.core.local_quantiles import LocalQuantiles, QuantileCurves
 from partirvm.core.moments import ColumnMoments, Moments
 from partirvm.core.posterior import factorise, own_factors
 from partirvm.core.predictive import quantile
@@ -36,11 +37,13 @@ __all__ = [
     "LargestErrors",
     "LeftOut",
     "LeftOutClasses",
+    "LocalQuantiles",
     "LogisticBlock",
     "Moments",
     "NumberDiagnostics",
     "Prior",
     "Purpose",
+    "QuantileCurves",
     "Ramp",
     "Scores",
     "StepInfo",

@@ -6,7 +6,6 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
 from scipy.special import ndtr
 
 from partirvm.core.predictive import quantile
@@ -20,6 +19,12 @@ STATED_LEVELS = (0.05, *(k / 10 for k in range(1, 10)), 0.95, 0.99)
 
 NORMAL_MULTIPLES = tuple(map(quantile, STATED_LEVELS))
 """Half widths of these intervals for a standard normal distribution."""
+
+NORMAL_ENDS = np.array([-1.0, 1.0])[:, None] * NORMAL_MULTIPLES
+"""Their lower and upper ends (2, 12)."""
+
+NO_ENDS = np.zeros((2, 0))
+"""No intervals, for rows on which they were calibrated."""
 
 PIT_BINS = 20
 """Number of equal bins of the probability integral transform."""
@@ -61,9 +66,7 @@ class NumberDiagnostics(FieldSums):
     inside: int = 0
 
     @classmethod
-    def of(
-        cls, t: Float, mean: Float, std: Float, rows: Int, multiples: ArrayLike = NORMAL_MULTIPLES
-    ) -> Self:
+    def of(cls, t: Float, mean: Float, std: Float, rows: Int, ends: Float = NORMAL_ENDS) -> Self:
         """Return the diagnostics of rows.
 
         Args:
@@ -71,13 +74,13 @@ class NumberDiagnostics(FieldSums):
             mean: predicted means (n,)
             std: predicted standard deviations (n,)
             rows: row numbers (n,)
-            multiples: half widths of the intervals at ``STATED_LEVELS``, ÷ std; empty to omit
-                coverage
+            ends: lower and upper ends of the intervals at ``STATED_LEVELS``, minus the mean, ÷ std,
+                (2, 12) or (2, 12, n); ``NO_ENDS`` to omit coverage
         """
         z = (t - mean) / std
         points = np.column_stack([t, mean, std])
-        levels = np.searchsorted(multiples, np.abs(z))
-        covered = np.cumsum(np.bincount(levels, minlength=np.size(multiples) + 1)[:-1])
+        lower, upper = ends if ends.ndim == 3 else ends[:, :, None]
+        covered = np.count_nonzero((lower <= z) & (z <= upper), axis=1)
         draws = uniform(rows, draw_key(0, Purpose.DIAGNOSED_ROWS))
         return cls(
             n=len(t),

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
 from partirvm.core.diagnostics import (
-    NORMAL_MULTIPLES,
+    NORMAL_ENDS,
     STATED_LEVELS,
     ClassDiagnostics,
     NumberDiagnostics,
@@ -55,7 +55,7 @@ class Scores(FieldSums):
         mean: Float,
         variance: Float,
         rows: Int | None = None,
-        multiples: ArrayLike = NORMAL_MULTIPLES,
+        multiples: Float = NORMAL_ENDS,
         target: TargetMap = AS_IT_IS,
     ) -> Self:
         """Return the scores of normal predictions.
@@ -65,8 +65,8 @@ class Scores(FieldSums):
             mean: predicted means of the mapped target, of the same shape
             variance: predicted variances of the mapped target, with noise, of the same shape
             rows: row numbers (n,); without them, there are no diagnostics
-            multiples: half widths of the intervals at ``STATED_LEVELS``, in standard deviations,
-                (L,) or (T, L)
+            multiples: of the standard deviations, at the lower and upper ends of the intervals at
+                ``STATED_LEVELS``, (2, L), (2, L, T) or (2, L, T, n or 1)
             target: the map of the target
         """
         t, mean, variance = (np.atleast_2d(values.T) for values in (t, mean, variance))
@@ -74,20 +74,19 @@ class Scores(FieldSums):
         sd = np.sqrt(variance)
         residuals = t - target.moments(mean, variance)[0]
         z = (mapped - mean) / sd
-        widths = np.broadcast_to(multiples, (len(t), len(STATED_LEVELS)))
-        half_widths = dict(zip(STATED_LEVELS, widths.T[:, :, None], strict=True))
-        half = half_widths[0.95] * sd
+        ends = _of_rows(multiples, t.shape)
+        low, high = mean + ends[:, STATED_LEVELS.index(0.95)] * sd
         scores = (
             negative_log_density(z, variance) - target.log_slope(t),
             normal_crps(z, sd) if target == AS_IT_IS else _mean_pinball(t, mean, sd, target),
-            interval_score(t, target.back(mean - half), target.back(mean + half), 0.95),
-            *(np.abs(z) <= half_widths[level] for level in LEVELS),
+            interval_score(t, target.back(low), target.back(high), 0.95),
+            *((ends[0, k] <= z) & (z <= ends[1, k]) for k in map(STATED_LEVELS.index, LEVELS)),
         )
         return cls(
             n=t.shape[1],
             square=np.einsum("tn,tn->t", residuals, residuals),
             sums=np.stack([score.sum(axis=1) for score in scores], axis=1),
-            diagnostics=_diagnostics(mapped, mean, sd, widths, rows, target),
+            diagnostics=_diagnostics(mapped, mean, sd, ends, rows, target),
         )
 
     def figures(self, targets: Sequence[str] = ()) -> dict[str, Any]:
@@ -109,8 +108,21 @@ class Scores(FieldSums):
         return float(np.sqrt(np.mean(self.square) / self.n))
 
 
+def _of_rows(multiples: Float, shape: tuple[int, ...]) -> Float:
+    """Return multiples (2, L), (2, L, T) or (2, L, T, n or 1) for each row: (2, L, T, n), with (T,
+    n) the ``shape``, without copies."""
+    missing = [1] * (4 - multiples.ndim)
+    per_row = multiples.reshape(*multiples.shape, *missing)
+    return np.broadcast_to(per_row, (*multiples.shape[:2], *shape))
+
+
 def _diagnostics(
-    mapped: Float, mean: Float, sd: Float, widths: Float, rows: Int | None, target: TargetMap
+    mapped: Float,
+    mean: Float,
+    sd: Float,
+    ends: Float,
+    rows: Int | None,
+    target: TargetMap,
 ) -> tuple[NumberDiagnostics, ...]:
     """Return the diagnostics of the first targets; empty without row numbers.
 
@@ -118,14 +130,15 @@ def _diagnostics(
         mapped: mapped targets (T, n)
         mean: predicted means (T, n)
         sd: predicted standard deviations (T, n)
-        widths: half widths of the intervals at ``STATED_LEVELS``, ÷ sd (T, L)
+        ends: multiples of sd at the lower and upper ends of the intervals at ``STATED_LEVELS`` (2,
+            L, T, n)
         rows: row numbers (n,)
         target: the map of the target
     """
     diagnostics = []
     if rows is not None:
         for k in range(min(len(mapped), MOST_TARGETS)):
-            shown = NumberDiagnostics.of(mapped[k], mean[k], sd[k], rows, widths[k])
+            shown = NumberDiagnostics.of(mapped[k], mean[k], sd[k], rows, ends[:, :, k])
             diagnostics.append(shown.scaled(0.0, 1.0, target))
     return tuple(diagnostics)
 

@@ -341,9 +341,9 @@ class RVMRegressor(MultiOutputMixin, RegressorMixin, RelevanceVectorMachine):
         X : rows (n, d) of any kind that ``fit`` takes
         return_std : bool
             Also return the standard deviation of a new noisy target. Mean ± 1.645 standard
-            deviations is the 90 % interval of ``predict_interval``. With local residuals, the
-            standard deviation maximises the log density of left-out rows, and the multiples of
-            ``predict_interval`` are quantiles of their errors.
+            deviations contains 90 % of left-out rows; up to 400 rows, it is the 90 % interval of
+            ``predict_interval``. With local residuals, the standard deviation maximises the log
+            density of left-out rows.
         augment : (X, y), (X, y, sample_weight) or a dataset, optional
             The training rows of the fit, in any order. Each row of X is then predicted by RVM*
             (Rasmussen & Quiñonero-Candela 2005), with an additional basis function at that row
@@ -425,6 +425,12 @@ class RVMRegressor(MultiOutputMixin, RegressorMixin, RelevanceVectorMachine):
     ) -> tuple[Float, Float]:
         """Return the lower and upper ends of central intervals, (n,) each, in the target's units.
 
+        The ends of a prediction interval are multiples of the predicted standard deviation, the
+        quantiles of standardised errors of left-out rows. From 400 left-out rows on, the quantiles
+        depend on the standard deviation, and both tails have the same probability
+        (``core.local_quantiles``; localised conformal prediction, Guan 2023). With fewer rows, or
+        with groups, intervals are symmetric and have the same multiples everywhere.
+
         For several targets, the ends are (n, T) each and require local residuals; otherwise, use
         ``MultiOutputRegressor``, which fits each target separately.
 
@@ -460,9 +466,10 @@ class RVMRegressor(MultiOutputMixin, RegressorMixin, RelevanceVectorMachine):
         """Return quantiles (n, Q) of a new noisy target at X (n, d), in the target's units, as ends
         of prediction intervals.
 
-        0.05 and 0.95 are the ends of ``predict_interval(X, 0.9)``. ``groups`` are as in
-        ``predict``. Raises ``UsageError`` for
-        quantiles outside (0, 1) and for several targets, and the errors of ``predict``.
+        0.05 and 0.95 are the ends of ``predict_interval(X, 0.9)``. The quantile 0.5 is the median
+        of left-out errors at this standard deviation; it is the mean if intervals are symmetric.
+        ``groups`` are as in ``predict``. Raises ``UsageError`` for quantiles outside (0, 1) and for
+        several targets, and the errors of ``predict``.
         """
         check_is_fitted(self)
         return self._values_by_group(lambda model: model.quantiles(quantiles), X, groups)

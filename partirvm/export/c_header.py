@@ -224,8 +224,7 @@ def _expected(model: Any, X: Float, level: float) -> tuple[dict[str, Float], flo
     """Return the model's outputs at X by name, and the unit of their errors."""
     if hasattr(model, "classes"):
         return {"probabilities": model.values(X)[0]}, 1.0
-    multiples = model.multiples([level])[:, 0]
-    values, _ = model.predictive.values(X, multiples)
+    values, _ = model.predictive.values(X, model.multiples([level]))
     mean, std, lower, upper = np.split(values, 4, axis=1)
     scaling = model.design.scaling
     unit = np.min(scaling.t_scale) if scaling.target == AS_IT_IS else std.mean()

@@ -277,11 +277,41 @@ def _of_numbers(graph: Graph, model: Any, level: float, wanted: Sequence[str]) -
     if wanted == ("mean",) and target.kind == "none":
         return {"mean": mean}
     variance = _variance(graph, model.predictive, phi, inputs)
-    half = np.sqrt(variance) * model.multiples([level])[:, 0]
-    lower = target.back(mean - half)
-    upper = target.back(mean + half)
+    deviation = np.sqrt(variance)
+    ends = _multiples(graph, deviation, model.multiples([level]))
+    lower, upper = (target.back(mean + end * deviation) for end in ends)
     mean, variance = target.moments(mean, variance)
     return {"mean": mean, "std": np.sqrt(variance), "lower": lower, "upper": upper}
+
+
+def _multiples(graph: Graph, deviation: Any, curves: Sequence[Any]) -> list[Any]:
+    """Return the multiples (n, T) of the standard deviations ``deviation`` (n, T) at the lower and
+    the upper ends, given the curves of each target (``core.local_quantiles``)."""
+    if all(len(curve.knots) == 1 for curve in curves):
+        return list(np.stack([curve.multiples[:, 0] for curve in curves], axis=1))
+    ends = []
+    for end in range(2):
+        of_targets = [
+            _on_curve(graph, deviation.take([target]), curve.knots, curve.multiples[end])
+            for target, curve in enumerate(curves)
+        ]
+        ends.append(graph.joined(of_targets))
+    return ends
+
+
+def _on_curve(graph: Graph, deviation: Any, knots: Float, multiples: Float) -> Any:
+    """Return multiples that are piecewise linear in the logarithm of the standard deviation.
+
+    Args:
+        graph: the graph
+        deviation: standard deviations (n, 1)
+        knots: logarithms of standard deviations (G,)
+        multiples: multiples at the knots (G,)
+    """
+    logarithms = np.log(deviation)
+    steps = np.minimum(np.maximum(logarithms, knots[:-1]), knots[1:]) - knots[:-1]
+    slopes = np.diff(multiples) / np.diff(knots)
+    return multiples[0] + graph("Sum", steps * slopes)
 
 
 def _variance(graph: Graph, model: Any, phi: Any, inputs: Any) -> Any:

@@ -16,9 +16,9 @@ from typing import TypeAlias
 
 import numpy as np
 
-from partirvm.core.diagnostics import NumberDiagnostics
+from partirvm.core.diagnostics import NO_ENDS, NumberDiagnostics
 from partirvm.core.held_back import sampled_rows
-from partirvm.core.left_out import Calibration, inside_95, quantiles
+from partirvm.core.left_out import Calibration, inside_95, local_quantiles, quantiles
 from partirvm.core.newton import Poll
 from partirvm.core.scores import MOST_TARGETS
 from partirvm.fit.residual_folds import LeftOutFolds, left_out_folds, nearest
@@ -324,7 +324,11 @@ def _calibrated(
     k = max(map(fewest, errors, by_number))
     after = np.stack([before - of[k][0] for before, of in zip(errors, by_number, strict=True)])
     variances = [of[k][1] for of in by_number]
-    calibrations = tuple(map(calibration_of, residuals.kernels, after, variances))
+    grouped = request.left_out[0].groups is not None
+    calibrations = tuple(
+        calibration_of(kernel, *of_target, grouped=grouped)
+        for kernel, *of_target in zip(residuals.kernels, after, variances, strict=True)
+    )
     judges = folds.rows[: len(near_rows.rows)]
     diagnostics = tuple(
         _corrected_diagnostics(request, target, judges, after[target], variances[target])
@@ -339,10 +343,21 @@ def _calibrated(
     return fitted, after
 
 
-def calibration_of(kernel: LocalKernel, errors: Float, variances: Float) -> Calibration:
-    """Return the quantiles of corrected errors (m,) of the predicted ``variances`` (m,)."""
-    top, levels = quantiles(np.abs(errors) * np.sqrt(kernel.inflation / variances))
-    return Calibration(len(errors), kernel.noise, 1.0, top, levels)
+def calibration_of(
+    kernel: LocalKernel, errors: Float, variances: Float, *, grouped: bool = False
+) -> Calibration:
+    """Return the quantiles of corrected errors.
+
+    Args:
+        kernel: of the errors
+        errors: corrected errors of left-out rows (m,)
+        variances: predicted variances of these errors (m,)
+        grouped: whether the rows were left out in groups
+    """
+    z = errors * np.sqrt(kernel.inflation / variances)
+    top, levels = quantiles(np.abs(z))
+    local = None if grouped else local_quantiles(z, np.sqrt(variances), top)
+    return Calibration(len(errors), kernel.noise, 1.0, top, levels, local)
 
 
 def _corrected_diagnostics(
@@ -363,7 +378,7 @@ def _corrected_diagnostics(
     t = left_out.targets[judges, 0]
     rows = left_out.rows[judges]
     diagnostics = replace(
-        NumberDiagnostics.of(t, t - after, np.sqrt(variance), rows, ()),
+        NumberDiagnostics.of(t, t - after, np.sqrt(variance), rows, NO_ENDS),
         inside=inside_95(np.abs(after) / np.sqrt(variance)),
     )
     return diagnostics.scaled(scaling.t_shift[target], scaling.t_scale[target], scaling.target)

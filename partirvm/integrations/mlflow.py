@@ -57,7 +57,7 @@ def _predictions(model: Any, data: Any, params: dict[str, Any] | None = None) ->
 
     X = checked_rows(data, model.columns)
     asked = {"level": 0.95, "quantiles": (), **(params or {})}
-    values = model.predictive.values(X, model.multiples([asked["level"]])[:, 0])[0]
+    values = model.predictive.values(X, model.multiples([asked["level"]]))[0]
     found = pd.DataFrame(values, columns=list(model.value_names(interval=True)))
     if model.columns.classes is not None:
         found.insert(0, "label", model.predict(X))

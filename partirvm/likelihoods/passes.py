@@ -14,6 +14,7 @@ from partirvm.core import tied
 from partirvm.core.diagnostics import STATED_LEVELS
 from partirvm.core.left_out import LeftOut, OwnColumns
 from partirvm.core.link import LINKS, LogisticBlock, targets
+from partirvm.core.local_quantiles import ends_at
 from partirvm.core.ramp import LeftOutClasses
 from partirvm.core.sampling import LargestErrors, drawn
 from partirvm.core.scores import ClassScores, Scores
@@ -218,12 +219,12 @@ class ScorePass(Pass, name="held-out", held_out=True):
     """Pass over the held-out rows for scores in the target's units: a ``core.scores.Scores``, or
     ``ClassScores``.
 
-    ``stated`` is the model with the predicted uncertainty; ``multiples`` (T, L) are the half widths
-    of its intervals at the ``STATED_LEVELS``, in standard deviations.
+    ``stated`` is the model with the predicted uncertainty; ``multiples`` are those of its intervals
+    at the ``STATED_LEVELS`` (``Model.multiples``).
     """
 
     stated: AnyModel
-    multiples: Float
+    multiples: Any
 
     @classmethod
     def of(cls, model: AnyModel) -> Self:
@@ -241,8 +242,9 @@ class ScorePass(Pass, name="held-out", held_out=True):
         scores = []
         for start in range(0, len(rows), PANEL_ROWS):
             at = slice(start, start + PANEL_ROWS)
-            values = tile.t[at], mean[at], variance[at], rows[at]
-            scores.append(Scores.of(*values, self.multiples, target))
+            deviation = np.sqrt(variance[at])
+            ends = ends_at(self.multiples, deviation.reshape(len(deviation), -1))
+            scores.append(Scores.of(tile.t[at], mean[at], variance[at], rows[at], ends, target))
         return reduce(add, scores)
 
     def of_panel(self, panel: Panel) -> ClassScores:

@@ -135,13 +135,13 @@ class ClassModel(FittedModel):
         columns = ("p", "lower", "upper") if interval else ("p",)
         return tuple(f"{column}_{label}" for column in columns for label in self.classes)
 
-    def values(self, X: Float, multiples: Float | None = None) -> tuple[Float, Float]:
-        """Return probabilities (n, K) at X (n, d), followed by interval ends if ``multiples`` (1,)
-        are passed, and nearness (n,)."""
+    def values(self, X: Float, multiples: Any = None) -> tuple[Float, Float]:
+        """Return probabilities (n, K) at X (n, d), followed by interval ends if ``multiples`` (1,
+        1) are passed, and nearness (n,)."""
         f, near = self.predictors(X)
         probabilities = LINKS[self.likelihood].probabilities(f)
         return probabilities if multiples is None else np.hstack(
-            [probabilities, self._ends(multiples[0], "probability", X)[0]]
+            [probabilities, self._ends(float(multiples[0, 0]), "probability", X)[0]]
         ), near
 
     def predictors(self, X: Float) -> tuple[Float, Float]:

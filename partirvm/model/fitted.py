@@ -18,7 +18,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from partirvm.core.left_out import GAUSSIAN_LEVEL, Calibration
+from partirvm.core.left_out import GAUSSIAN_LEVEL, LEAST_LEVEL, Calibration
+from partirvm.core.local_quantiles import QuantileCurves, multiples_at
 from partirvm.core.predictive import products, quantile, widened
 from partirvm.core.updates import HyperState
 from partirvm.data.frame_rows import checked_rows
@@ -41,8 +42,8 @@ from partirvm.quoting import quoted
 from partirvm.scaling.maps import AS_IT_IS
 from partirvm.types import Bool, Columns, Each, Float, squeezed
 
-BOTH = np.array([[-1.0], [1.0]])
-"""Factors for the multiples at the two ends of an interval."""
+BOTH = np.array([-1.0, 1.0])
+"""Signs of the multiples at the two ends of an interval."""
 
 OUTSIDE = 0.01
 """Maximum fraction of the training rows whose nearness may be below the reach, as outliers."""
@@ -331,19 +332,19 @@ class Model(FittedModel):
         targets = self.columns.target_labels(self.n_targets)
         return tuple(f"{kind}_{target}" for kind in kinds for target in targets) or kinds
 
-    def values(self, X: Float, multiples: float | Float | None = None) -> tuple[Float, Float]:
+    def values(self, X: Float, multiples: Any = None) -> tuple[Float, Float]:
         """Return the predictions (n, V) at raw inputs X (n, d), in the order of ``value_names``,
         and nearness (n,).
 
-        ``multiples`` (T,) are half widths of intervals in standard deviations; the interval ends
-        come last.
+        ``multiples`` are those of an interval (``Model.multiples``), whose ends come last.
         """
         mean, variance, near = self.moments(X)
         target = self.design.scaling.target
         ends = list[Float]()
         if multiples is not None:
-            half = multiples * np.sqrt(variance)
-            ends = [target.back(mean - half), target.back(mean + half)]
+            deviation = np.sqrt(variance)
+            at_ends = multiples_at(multiples, deviation.reshape(len(X), -1))
+            ends = [target.back(mean + end.reshape(mean.shape) * deviation) for end in at_ends]
         mean, variance = target.moments(mean, variance)
         return np.column_stack([mean, np.sqrt(variance), *ends]), near
 
@@ -392,8 +393,8 @@ class Model(FittedModel):
             )
 
     def _multiple(self, level: float) -> float:
-        """Return the half width of the prediction interval at this level, in standard deviations
-        before scaling."""
+        """Return the half width at this level of an interval that has the same multiples of all
+        standard deviations, in standard deviations before scaling."""
         if self.calibration is not None:
             return self.calibration.multiple(level)
         return quantile(level, self._widened[1])
@@ -417,48 +418,55 @@ class Model(FittedModel):
             )
         if not hyperparameters:
             noise = float(self.evidence_noise) if kind == "prediction" else 0.0
-            return partial(
-                replace(self.sparse(), noise_variance=noise, reach=0.0)._at, BOTH * quantile(level)
-            )
+            ends = QuantileCurves.constant(BOTH * quantile(level))
+            return partial(replace(self.sparse(), noise_variance=noise, reach=0.0)._at, (ends,))
         if kind == "credible":
             root, freedom = self._widened
-            return partial(
-                replace(self, root=root, noise_variance=0.0)._at, BOTH * quantile(level, freedom)
-            )
-        return partial(self.predictive._at, BOTH * self.multiples([level])[:, 0])
+            ends = QuantileCurves.constant(BOTH * quantile(level, freedom))
+            return partial(replace(self, root=root, noise_variance=0.0)._at, (ends,))
+        return partial(self.predictive._at, self.multiples([level]))
 
     def quantiles(self, q: Sequence[float]) -> OfRows:
         """Return a function of X (n, d) that returns the quantiles q of a new target, (n, Q), as
         ends of prediction intervals."""
         self.require_one_target("quantiles")
         tails = 2 * np.asarray(q, dtype=np.float64) - 1
-        multiples = np.sign(tails) * self.multiples(np.maximum(np.abs(tails), 1e-9).tolist())[0]
-        return partial(self.predictive._at, multiples[:, None])
+        return partial(self.predictive._at, self._curves(tails))
 
-    def multiples(self, levels: Sequence[float]) -> Float:
-        """Return the half widths (T, L) of the prediction intervals at L levels, in standard
-        deviations of ``predictive``."""
+    def multiples(self, levels: Sequence[float]) -> tuple[QuantileCurves, ...]:
+        """Return the multiples of the standard deviations of ``predictive`` at the L lower and then
+        the L upper ends of prediction intervals at L levels, for each target."""
+        return self._curves(np.multiply.outer(BOTH, levels).ravel())
+
+    def _curves(self, tails: Float) -> tuple[QuantileCurves, ...]:
+        """Return the multiples at the quantiles ½ + ½·``tails`` (Q,) of a new target, for each
+        target."""
+        scales = self.design.scaling.t_scale.tolist()
         if self.residuals is not None:
-            return np.array(
-                [
-                    [calibration.multiple(level) for level in levels]
-                    for calibration in self.residuals.calibrations
-                ]
+            calibrations = self.residuals.calibrations
+            return tuple(
+                calibration.curves(tails).rescaled(scale, 1.0)
+                for calibration, scale in zip(calibrations, scales, strict=True)
             )
+        signs = np.sign(tails)
+        levels = np.maximum(np.abs(tails), LEAST_LEVEL).tolist()
         if not self._is_calibrated:
-            return np.array([[quantile(level) for level in levels]] * self.n_targets)
-        half = self._multiple(GAUSSIAN_LEVEL)
-        wide = quantile(GAUSSIAN_LEVEL)
-        return np.array([[self._multiple(level) / half * wide for level in levels]])
+            normal = QuantileCurves.constant(signs * [quantile(level) for level in levels])
+            return (normal,) * self.n_targets
+        factor = self._multiple(GAUSSIAN_LEVEL) / quantile(GAUSSIAN_LEVEL)
+        if self.calibration is not None:
+            return (self.calibration.curves(tails).rescaled(scales[0], factor),)
+        students = signs * [self._multiple(level) / factor for level in levels]
+        return (QuantileCurves.constant(students),)
 
-    def _at(self, multiples: Float, X: Float) -> tuple[Float, Float]:
-        """Return the means plus ``multiples`` (L, T) of the standard deviations, (n, L·T), and
-        nearness (n,), at raw X (n, d)."""
+    def _at(self, multiples: Sequence[QuantileCurves], X: Float) -> tuple[Float, Float]:
+        """Return the means plus ``multiples`` of the standard deviations at Q quantiles, (n, Q·T),
+        and nearness (n,), at raw X (n, d)."""
         mean, variance, near = self.moments(X)
-        mean, deviation = (values.reshape(len(X), 1, -1) for values in (mean, np.sqrt(variance)))
-        return self.design.scaling.target.back(mean + multiples * deviation).reshape(
-            len(X), -1
-        ), near
+        mean, deviation = (values.reshape(len(X), -1) for values in (mean, np.sqrt(variance)))
+        values = mean + multiples_at(multiples, deviation) * deviation
+        ends = self.design.scaling.target.back(np.swapaxes(values, 0, 1))
+        return ends.reshape(len(X), -1), near
 
     @one_blas_thread()
     def noise_deviations(self, X: Float) -> tuple[Float, Float]:

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.core.link import LINKS
+from partirvm.core.local_quantiles import LocalQuantiles
 from partirvm.errors import PartirvmError
 from partirvm.kernels.design import Design
 from partirvm.kernels.permission import functions_of
@@ -310,12 +311,29 @@ def _require_regression(model: Model) -> None:
     _require_positions("known_alpha", np.array(model.known_alpha, np.int64), model.design.n_columns)
     M = model.design.n_columns
     _require_shape("root", model.root.shape, (*shape, M, M))
+    calibrations = () if model.residuals is None else model.residuals.calibrations
+    for calibration in (model.calibration, *calibrations):
+        if calibration is not None and calibration.local is not None:
+            _require_local_quantiles(calibration.local)
     if model.residuals is not None:
         _require_shapes_of_residuals(model.residuals, model.design.scaling)
         _require_residuals(model.residuals)
     if model.known is not None:
         _require_known_groups(model.known)
         _require_regression(model.of_known_groups())
+
+
+def _require_local_quantiles(local: LocalQuantiles) -> None:
+    """Raise ``ValueError`` unless quantiles are in order, for standard deviations in order."""
+    knots = local.knots
+    quantiles = local.quantiles
+    is_table = knots.ndim == 1 and quantiles.ndim == 2 and quantiles.shape[1] % 2 == 1
+    is_table = is_table and len(knots) == len(quantiles) > 0 and quantiles.shape[1] > 1
+    _require("quantiles", is_table, "have another number of levels or deviations")
+    finite = np.isfinite(knots).all() and np.isfinite(quantiles).all()
+    _require("quantiles", finite, "are not finite")
+    in_order = (np.diff(knots) > 0).all() and (np.diff(quantiles, axis=1) >= 0).all()
+    _require("quantiles", in_order, "are not in order")
 
 
 def _require_known_groups(known: KnownGroups) -> None:
@@ -364,7 +382,7 @@ def _require_predictions(model: Model | ClassModel) -> None:
         warnings.simplefilter("ignore")
         try:
             for one in (model,) if model.known is None else (model, model.of_known_groups()):
-                multiples = one.multiples([LEVEL])[:, 0]
+                multiples = one.multiples([LEVEL])
                 for rows in _rows(one.design):
                     values = one.predictive.values(rows, multiples)[0]
                     _require("predictions", np.isfinite(values).all(), "are not finite")

@@ -183,7 +183,7 @@ def _tile_values_of(
 def _values_of(model: AnyModel, interval: float | None) -> OfRows:
     """Return the function of raw inputs that returns a model's values, with the ends of intervals
     at a level."""
-    multiples = None if interval is None else model.multiples([interval])[:, 0]
+    multiples = None if interval is None else model.multiples([interval])
     return partial(model.predictive.values, multiples=multiples)
 
 

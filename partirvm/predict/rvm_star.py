@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from partirvm.core.diagnostics import STATED_LEVELS
+from partirvm.core.local_quantiles import ends_at
 from partirvm.core.predictive import augmentation
 from partirvm.core.scores import Scores
 from partirvm.data import ZarrSource
@@ -104,11 +105,12 @@ class Augmenting:
 
     def scores(self, source: Source, progress: Progress | None = None) -> Scores:
         """Return the scores of the predictions for all rows of a source."""
-        multiples = self.model.multiples(STATED_LEVELS)
-        scores = (
-            Scores.of(piece.t[:, 0], piece.records[:, 1], piece.variance, multiples=multiples)
-            for piece in self.pieces(source, progress)
-        )
+        curves = self.model.multiples(STATED_LEVELS)
+        scores = []
+        for piece in self.pieces(source, progress):
+            multiples = ends_at(curves, np.sqrt(piece.variance)[:, None])
+            mean = piece.records[:, 1]
+            scores.append(Scores.of(piece.t[:, 0], mean, piece.variance, multiples=multiples))
         return reduce(add, scores)
 
     @one_blas_thread()

@@ -16,7 +16,7 @@ from partirvm.core import (
     NumberDiagnostics,
     quantile,
 )
-from partirvm.core.diagnostics import MOST_CLASSES, PIT_BINS, SAMPLE, from_json, to_json
+from partirvm.core.diagnostics import MOST_CLASSES, NO_ENDS, PIT_BINS, SAMPLE, from_json, to_json
 
 COUNTS = ("stated", "rows", "hits", "confusion")
 SPANS = (slice(0, 300), slice(300, 301), slice(301, 1000))
@@ -42,12 +42,13 @@ def test_calibrated_predictions_have_uniform_ranks_and_nominal_coverage():
     found = NumberDiagnostics.of(mean + std * quantiles(n), mean, std, np.arange(n))
     assert_array_equal(found.pit, n // PIT_BINS)
     assert_allclose(found.covered, n * np.array(STATED_LEVELS), atol=1)
-    # intervals with given half widths replace the normal ones; without multiples there are none
+    # given ends replace the normal ones; without ends there are no intervals
     t = np.array([0.5, -1.5, 2.5])
-    multiples = np.arange(len(STATED_LEVELS), dtype=float)
-    found = NumberDiagnostics.of(t, np.zeros(3), np.ones(3), np.arange(3), multiples)
+    half = np.arange(len(STATED_LEVELS), dtype=float)
+    ends = np.stack([-half, half])
+    found = NumberDiagnostics.of(t, np.zeros(3), np.ones(3), np.arange(3), ends)
     assert found.covered.tolist() == [0, 1, 2, *[3] * 9]
-    assert not len(NumberDiagnostics.of(t, np.zeros(3), np.ones(3), np.arange(3), ()).covered)
+    assert not len(NumberDiagnostics.of(t, np.zeros(3), np.ones(3), np.arange(3), NO_ENDS).covered)
 
 
 def test_sums_over_tiles_equal_sums_over_all_rows():

@@ -15,7 +15,7 @@ from scipy.stats import norm
 from sklearn.metrics import accuracy_score, brier_score_loss, log_loss, roc_auc_score
 
 from partirvm.core import STATED_LEVELS, ClassScores, Scores
-from partirvm.core.diagnostics import NORMAL_MULTIPLES
+from partirvm.core.diagnostics import NORMAL_ENDS
 from partirvm.core.scores import LEVELS, auc, ranking
 
 
@@ -156,10 +156,10 @@ def test_intervals_may_use_other_multiples(rng):
     zero = np.zeros(200)
     one = np.ones(200)
     normal = Scores.of(t, zero, one)
-    wide = Scores.of(t, zero, one, None, [2 * each for each in NORMAL_MULTIPLES])
+    wide = Scores.of(t, zero, one, None, 2 * NORMAL_ENDS)
     found = wide.figures()
     covered = [found[f"coverage_{100 * level:.0f}"] for level in LEVELS]
-    half = dict(zip(STATED_LEVELS, NORMAL_MULTIPLES, strict=True))
+    half = dict(zip(STATED_LEVELS, NORMAL_ENDS[1], strict=True))
     assert covered == [np.mean(np.abs(t) <= 2 * half[level]) for level in LEVELS]
     assert found["nlpd"] == normal.figures()["nlpd"]
     outside = np.maximum(np.abs(t) - 2 * half[0.95], 0)

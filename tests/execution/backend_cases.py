@@ -8,8 +8,8 @@ from numpy.random import default_rng
 from scipy.stats import norm
 from waiting import wait_for
 
-from partirvm.core import GramStatistics, HyperState, LeftOut, StopRule
-from partirvm.core.diagnostics import NORMAL_MULTIPLES
+from partirvm.core import GramStatistics, HyperState, LeftOut, QuantileCurves, StopRule
+from partirvm.core.diagnostics import NORMAL_ENDS
 from partirvm.core.scores import LEVELS
 from partirvm.data import ZarrSource
 from partirvm.execution import MomentsPass
@@ -76,7 +76,7 @@ PASSES = {
     "residual": ResidualPass(KEPT, MEAN[:, None]),
     "error": ErrorPass(KEPT, MEAN[:, None], 40, EXCLUDED),
     "left out": LeaveOneOutPass(KEPT, MEAN, ROOT, BETA),
-    "score": ScorePass(MODEL, NORMAL_MULTIPLES),
+    "score": ScorePass(MODEL, (QuantileCurves.constant(NORMAL_ENDS.ravel()),)),
     "gram, one tile": GramPass(KEPT, NEW, OFFSET, rows=INSIDE),
     "gram, two tiles": GramPass(KEPT, NEW, OFFSET, rows=ASTRIDE),
     "gram, the same two": GramPass(design([]), KEPT, np.zeros((0, 1)), rows=ASTRIDE[::2]),

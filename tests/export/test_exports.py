@@ -16,7 +16,7 @@ from numpy.random import default_rng
 from numpy.testing import assert_allclose
 
 from partirvm import RVMClassifier, RVMRegressor, kernels
-from partirvm.core import Calibration, Ramp
+from partirvm.core import Calibration, LocalQuantiles, Ramp
 from partirvm.errors import UsageError
 from partirvm.export.graph import SINGLE
 from partirvm.kernels import Basis, Design, LocalNoise, OnColumns
@@ -107,8 +107,13 @@ def random_scaling(rng, seed, turn):
 
 
 def random_regression(rng, turn, design, root, facts):
-    """Return a regression model with local noise or a reach."""
+    """Return a regression model with local noise or a reach; every third one has intervals that
+    depend on the standard deviation."""
     M = len(root)
+    if turn % 3 == 1:
+        quantiles = np.sort(rng.normal(size=(4, 5)))
+        local = LocalQuantiles(np.log([0.1, 0.5, 0.6, 2.0]), quantiles)
+        facts |= {"calibration": Calibration(400, 0.01, 1.0, 0.97, (1.0, 2.0), local)}
     if turn % 5 == 4:
         centres = rng.normal(size=(4, len(design.scaling.x_shift)))
         noise = LocalNoise(kernels.Gaussian(0.3), centres, 0.5 * rng.normal(size=4), 0.1)

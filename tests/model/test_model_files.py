@@ -16,7 +16,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from waiting import PATIENCE
 
 from partirvm import RVMRegressor, load_model, open_job
-from partirvm.core import Calibration
+from partirvm.core import Calibration, LocalQuantiles
 from partirvm.errors import DataError, ExistsError, FormatError, MissingDataError, StorageError
 from partirvm.kernels import Design, Gaussian
 from partirvm.model import Model, save_model
@@ -242,6 +242,53 @@ def test_a_calibration_is_saved_and_is_part_of_the_digest(tmp_path):
     assert wider.digest() != model.digest()
     X = coded_rows(5, 2)
     assert (wider.predict(X, return_std=True)[1] > model.predict(X, return_std=True)[1]).all()
+
+
+LOCAL = LocalQuantiles(np.log([3.5, 5.6]), np.array([[-3.0, -0.5, 1.0], [-1.0, 0.5, 4.0]]))
+"""Quantiles at probabilities ½ − ½ top, ½, and ½ + ½ top, at two standard deviations."""
+
+
+def test_the_ends_of_intervals_depend_on_the_standard_deviation_and_are_saved(tmp_path):
+    """Knots are in the model's units, before the factor on the predicted deviation; quantiles are
+    linear in the logarithm between them."""
+    calibration = Calibration(500, 0.3, 1.1, 0.75, (0.5, 1.9), LOCAL)
+    model = replace(made(), calibration=calibration)
+    X = coded_rows(50, 2)
+    mean, std = model.predict(X, return_std=True)
+    plain = replace(made(), calibration=replace(calibration, local=None))
+    assert_array_equal(plain.predict(X, return_std=True)[1], std)
+    s = std / calibration.scale
+    places = np.clip(np.log(s / (3.5 * 4.5)) / np.log(1.6), 0.0, 1.0)
+    assert len(np.unique(places)) > 2
+    ends = np.column_stack([-3.0 + 2.0 * places, 1.0 + 3.0 * places])
+    found = model.interval(0.75)(X)[0]
+    assert_allclose(found, mean[:, None] + ends * s[:, None])
+    middle = model.quantiles([0.5])(X)[0][:, 0]
+    assert_allclose(middle, mean + (places - 0.5) * s)
+    save_model(model, tmp_path / "m")
+    assert_array_equal(load_model(tmp_path / "m").interval(0.75)(X)[0], found)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"knots": np.log([5.6, 3.5])},
+        {"knots": np.array([0.0, np.nan])},
+        {"knots": np.zeros(1)},
+        {"knots": np.zeros(0), "quantiles": np.zeros((0, 3))},
+        {"quantiles": np.zeros((2, 4))},
+        {"quantiles": np.zeros((2, 1))},
+        {"quantiles": np.zeros(2)},
+        {"quantiles": np.array([[0.0, 1.0, np.inf]] * 2)},
+        {"quantiles": np.array([[0.0, 1.0, 0.5]] * 2)},
+    ],
+)
+def test_local_quantiles_that_are_not_in_order_are_refused(tmp_path, changed):
+    calibration = Calibration(500, 0.3, 1.1, 0.75, (0.5, 1.9), replace(LOCAL, **changed))
+    wrong = replace(made(), calibration=calibration)
+    CODEC.write({"model": wrong, "estimator": None}, f"{tmp_path}/model", KIND, FORMAT)
+    with pytest.raises(FormatError):
+        load_model(tmp_path / "model")
 
 
 @pytest.mark.parametrize(

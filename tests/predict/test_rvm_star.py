@@ -76,9 +76,9 @@ def test_scores_are_computed_from_the_augmented_predictions(folder):
     written = pd.read_csv(folder / "whole.csv")
     y = rows(TESTED, seed=1)[1]
     predictive = norm(written["mean"], written["std"])
-    half = JobStore(str(folder / "job")).model().multiples([0.95])[0] * written["std"]
-    low = written["mean"] - half
-    high = written["mean"] + half
+    (curves,) = JobStore(str(folder / "job")).model().multiples([0.95])
+    std = written["std"].to_numpy()
+    low, high = written["mean"].to_numpy() + curves.at(std) * std
     assert found["rmse"] == pytest.approx(np.sqrt(np.mean((y - written["mean"]) ** 2)), rel=1e-9)
     assert found["nlpd"] == pytest.approx(-predictive.logpdf(y).mean(), rel=1e-9)
     assert found["coverage_95"] == pytest.approx(np.mean((low <= y) & (y <= high)))
