@@ -227,7 +227,8 @@ def _resumed(location: str, state: JobState, request: Json, changed: Json) -> Js
         option = next((name for name in LIMITS if state.reason in name.split("_")), None)
         if option is None:
             raise DoneError(
-                f"{location} is done ({state.reason}), and a resume would change nothing"
+                f"{location} is done, and a resume would change nothing. "
+                f"{Termination(state.reason).advice}"
             )
         limits = [getattr(each, option) for each in (before, after)]
         was, now = [-LEAST_GAIN[effort] for effort in limits] if option == "effort" else limits
