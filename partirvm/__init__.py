@@ -36,6 +36,7 @@ _HOMES = {
         "Noise",
         "Radial",
         "SplitMerge",
+        "Trees",
         "Warp",
         "WorkingSet",
     ],
@@ -70,6 +71,7 @@ __all__ += [
 ]
 __all__ += [
     "SplitMerge",
+    "Trees",
     "Warp",
     "WorkingSet",
     "__version__",
@@ -101,6 +103,7 @@ if TYPE_CHECKING:
         Noise,
         Radial,
         SplitMerge,
+        Trees,
         Warp,
         WorkingSet,
     )

@@ -34,7 +34,16 @@ from partirvm.kernels import (
     Several,
     kernel_from_spec,
 )
-from partirvm.kernels.functions import LINEAR, Basis, evaluated, name_of, require_function
+from partirvm.kernels.functions import (
+    LINEAR,
+    TREES,
+    Basis,
+    evaluated,
+    name_of,
+    require_function,
+)
+from partirvm.kernels.trees import BoostedTrees
+from partirvm.learning.boosting import levels_of_trees
 from partirvm.options import Request
 from partirvm.options.constraints import Check
 from partirvm.scaling.maps import Scaling
@@ -102,10 +111,18 @@ def checked_basis(given: Any) -> Any:
     """Return ``basis`` as None, a string (not imported), a callable or a tuple of these, or raise
     ``UsageError``."""
     if isinstance(given, list | tuple) and given:
+        if sum(_is(part, TREES) for part in given) > 1:
+            raise UsageError(f"basis is {given!r}: name {TREES!r} once")
         return tuple(map(checked_basis, given))
-    if given is not None and not (isinstance(given, str) and given == LINEAR):
+    if given is not None and not _is(given, LINEAR, TREES):
         require_function(given, "basis")
     return given
+
+
+def has_plain_inputs(request: Request) -> bool:
+    """Return whether scaled inputs may be replaced by others: no basis function is a function of
+    them (boosted trees see raw inputs)."""
+    return request.basis is None or _is(request.basis, TREES)
 
 
 def portable(request: Request) -> dict[str, Any]:
@@ -294,9 +311,14 @@ def resolve_basis(request: Request, source: Source, scaling: Scaling) -> Basis |
         return None
     points = scaling.inputs(source.tile(0).X[:16])
     given = request.basis
-    every = given if isinstance(given, tuple) else (given,)
-    sizes = [
-        source.n_features if each == LINEAR else evaluated(each, "basis", points).shape[1]
-        for each in every
-    ]
-    return Basis(tuple(zip(every, sizes, strict=True)))
+    parts = list[tuple[Any, int]]()
+    for part in given if isinstance(given, tuple) else (given,):
+        if _is(part, TREES):
+            # learned later (``resolve.trees``)
+            trees = BoostedTrees.none(source.n_targets, levels_of_trees(source.columns))
+            parts.append((trees, trees.n_outputs))
+        elif _is(part, LINEAR):
+            parts.append((part, source.n_features))
+        else:
+            parts.append((part, evaluated(part, "basis", points).shape[1]))
+    return Basis(tuple(parts))

@@ -39,6 +39,7 @@ from partirvm.resolve.small_fits import (
     with_learned_kernel,
     with_warped_target,
 )
+from partirvm.resolve.trees import with_trees
 from partirvm.spec.problem import Likelihood, Options, Problem
 from partirvm.strategies import STRATEGIES
 from partirvm.strategies.fit_rows import GROWING, ROWS_PER_COLUMN, joined, rows_read
@@ -193,7 +194,9 @@ def run_small_fits(samples: Samples, problem: Problem, moments: Moments) -> Smal
     request = samples.request
     source = samples.source
     warped = with_warped_target(samples, problem, float(moments.targets.minimum.min()))
-    kernel = kernel_of(samples, warped.problem, moments)
+    trees = with_trees(samples, warped.problem)
+    samples = replace(samples, source=trees.source)
+    kernel = kernel_of(samples, trees.problem, moments)
     problem = kernel.problem
     schedule = schedule_for(request, problem.n_rows, problem.likelihood, problem.n_outputs)
     if problem.mean_only:
@@ -201,7 +204,7 @@ def run_small_fits(samples: Samples, problem: Problem, moments: Moments) -> Smal
     # learning may have changed the likelihood
     samples = replace(samples, source=kernel.source, shape=_shape(source, problem, request))
     measured = size_of(samples, kernel, schedule)
-    notes = weight_notes(problem) + warped.notes + kernel.notes + measured.notes
+    notes = weight_notes(problem) + warped.notes + trees.notes + kernel.notes + measured.notes
     return SmallFits(kernel, schedule, measured, notes)
 
 
