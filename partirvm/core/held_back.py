@@ -96,8 +96,10 @@ def level_folds(rows: Int) -> Int:
 
 
 def tree_folds(rows: Int, groups: Int | None = None) -> Int:
-    """Return the fold (n,) of each row (n,), without which boosted trees predict it; it depends only
-    on the row number or, with ``groups`` (n,), on the group."""
+    """Return the fold (n,) of each row (n,), without which boosted trees predict it.
+
+    It depends only on the row number or, with ``groups`` (n,), on the group.
+    """
     numbers = rows if groups is None else groups
     draws: Float = uniform(numbers, draw_key(0, Purpose.TREE_FOLDS))
     return np.floor(TREE_FOLDS * draws).astype(np.int64)

@@ -63,8 +63,8 @@ class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):
         features), "trees" (the predictions of boosted trees, which see jumps), "module:function" (a
         Python function from rows (n, d) to φ (n, B)), or several of these. ``Trees(rounds=50)``
         sets the number of trees. Any callable works if the fit runs in this process. Functions
-        receive the same inputs as the kernel. With ``kernel=None, basis="linear", standardize=False``, X is the design
-        matrix, and each of its columns has an α.
+        receive the same inputs as the kernel. With ``kernel=None, basis="linear",
+        standardize=False``, X is the design matrix, and each of its columns has an α.
     warp : {"auto", "none"} or Warp, default="auto"
         Transformation of skewed features: "auto" (if gamma is "learn" and this raises the evidence,
         a long-tailed feature is replaced by the inverse hyperbolic sine of its distance from a

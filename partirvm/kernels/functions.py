@@ -169,7 +169,7 @@ class Basis(FunctionHolder, DeclaredState):
 
     def names(self, features: Sequence[str]) -> Iterator[str]:
         """Yield a name for each function: a feature, "trees" (with a position if there are several
-        outputs), or the function's name (``f`` if it has none) and a position."""
+        of them), or the function's name (``f`` if it has none) and a position."""
         for function, size in self.parts:
             if isinstance(function, BoostedTrees):
                 yield from [TREES] if size == 1 else (f"{TREES}[{b}]" for b in range(size))

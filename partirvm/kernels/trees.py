@@ -1,11 +1,11 @@
 """Boosted regression trees as basis functions, stored as arrays and evaluated with NumPy.
 
-There are F + 1 forests: forest 0 is learned from all rows and predicts new rows, and forest f + 1 is
-learned without the rows of fold f, which it predicts (cross-fitting). A forest has the same number
-of trees for each of its outputs; an output is a constant plus the sum of its trees.
+There are F + 1 forests: forest 0 is learned from all rows and predicts new rows, and forest f + 1
+is learned without the rows of fold f, which it predicts (cross-fitting). A forest has the same
+number of trees for each of its outputs; an output is a constant plus the sum of its trees.
 
-The nodes of a tree follow each other in pre-order: the left child of an inner node is the next node.
-A number goes left if it is at most the threshold, a level if it belongs to the split's set of
+The nodes of a tree follow each other in pre-order: the left child of an inner node is the next
+node. A number goes left if it is at most the threshold, a level if it belongs to the split's set of
 levels. A missing value goes to the side that was better in training; so do levels that the trees
 have not seen (as in scikit-learn's ``HistGradientBoosting``).
 
@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit, softmax
 
 from partirvm.types import Bool, DeclaredState, Float, Int
 
@@ -39,8 +40,8 @@ processor's cache."""
 ALL_LEAVES = np.uint32(0xFFFFFFFF)
 
 FIRST_BIT = np.zeros(32, dtype=np.int64)
-"""Position of the only set bit of a word, by the word's product with a de Bruijn sequence (Leiserson
-et al. 1998)."""
+"""Position of the only set bit of a word, by the word's product with a de Bruijn sequence
+(Leiserson et al. 1998)."""
 
 DE_BRUIJN = np.uint32(0x077CB531)
 FIRST_BIT[(((1 << np.arange(32)) * int(DE_BRUIJN) % (1 << 32)) >> 27)] = np.arange(32)
@@ -78,7 +79,7 @@ class Forest(NamedTuple):
     Attributes:
         features: the masks of each feature on which it splits
         values: (T, 32), values of the leaves of each tree, from left to right
-        constants: (B,), constant part of each output
+        constants: (C,), constant part of each output
     """
 
     features: tuple[FeatureMasks, ...]
@@ -86,18 +87,18 @@ class Forest(NamedTuple):
     constants: Float
 
     def __call__(self, X: Float) -> Float:
-        """Return the outputs (n, B) at raw inputs X (n, d); their bits do not depend on the other
+        """Return the outputs (n, C) at raw inputs X (n, d); their bits do not depend on the other
         rows."""
         T = len(self.values)
-        B = len(self.constants)
-        outputs = np.empty((len(X), B))
+        C = len(self.constants)
+        outputs = np.empty((len(X), C))
         height = max(EVALUATED // max(T, 1), 1)
         for start in range(0, len(X), height):
             rows = slice(start, start + height)
             leaves = self._leaves(X[rows])
-            terms = np.empty((len(leaves), B, 1 + T // B))
+            terms = np.empty((len(leaves), C, 1 + T // C))
             terms[:, :, 0] = self.constants
-            terms[:, :, 1:] = self.values[np.arange(T), leaves].reshape(len(leaves), B, -1)
+            terms[:, :, 1:] = self.values[np.arange(T), leaves].reshape(len(leaves), C, -1)
             # added in the order of the trees, whatever the number of rows
             outputs[rows] = np.add.accumulate(terms, axis=2)[:, :, -1]
         return outputs
@@ -113,20 +114,24 @@ class Forest(NamedTuple):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class BoostedTrees(DeclaredState):
-    """Forests of boosted trees with B outputs; m nodes and r trees of an output in each forest.
+    """Forests of boosted trees with C outputs; m nodes and r trees of an output in each forest.
 
     Attributes:
+        link: how the B basis functions follow from the outputs: "identity" (they are equal),
+            "softmax" (probabilities of C classes) or "logistic" (one output and its logistic
+            function, the logit and the probability of the second of two classes)
         features: (m,), number of the feature of an inner node, −1 for a leaf
         thresholds: (m,), threshold of a split on a number; the value of a leaf
         rights: (m,), position of the right child of an inner node; 0 for a leaf
         missing_left: (m,), True if missing values go left
         sets: (m,), row of ``levels`` of a split on a category; −1 for other nodes
         levels: (s, L), True for a level that goes left
-        roots: (F + 1, B, r), positions of the trees' first nodes
-        constants: (F + 1, B), constant part of each output
+        roots: (F + 1, C, r), positions of the trees' first nodes
+        constants: (F + 1, C), constant part of each output
         counts: (d,), number of levels of a categorical feature; 0 for a number
     """
 
+    link: str
     features: Int
     thresholds: Float
     rights: Int
@@ -138,14 +143,16 @@ class BoostedTrees(DeclaredState):
     counts: Int
 
     @classmethod
-    def none(cls, outputs: int, counts: Int) -> "BoostedTrees":
+    def none(cls, link: str, outputs: int, counts: Int) -> "BoostedTrees":
         """Return a forest without trees, whose outputs are 0.
 
         Args:
-            outputs: their number B
+            link: how basis functions follow from the outputs
+            outputs: their number C
             counts: (d,), number of levels of a categorical feature; 0 for a number
         """
         return cls(
+            link=link,
             features=np.zeros(0, np.int64),
             thresholds=np.zeros(0),
             rights=np.zeros(0, np.int64),
@@ -158,9 +165,9 @@ class BoostedTrees(DeclaredState):
         )
 
     @property
-    def n_outputs(self) -> int:
-        """The number B of outputs."""
-        return int(self.constants.shape[1])
+    def size(self) -> int:
+        """The number B of basis functions."""
+        return int(self.constants.shape[1]) * (2 if self.link == "logistic" else 1)
 
     @property
     def used(self) -> Bool:
@@ -172,7 +179,7 @@ class BoostedTrees(DeclaredState):
         """Hash of the trees."""
         text = hashlib.blake2b(digest_size=16)
         for field in fields(self):
-            part = getattr(self, field.name)
+            part = np.asarray(getattr(self, field.name))
             text.update(f"{part.shape} {part.dtype}".encode() + part.tobytes())
         return text.hexdigest()
 
@@ -181,16 +188,24 @@ class BoostedTrees(DeclaredState):
         return f"<{outputs} × {rounds} boosted trees {self.key}>"
 
     def __call__(self, X: Float) -> Float:
-        """Return the outputs (n, B) at raw inputs X (n, d) of new rows."""
-        return self._forest(0)(X)
+        """Return the basis functions (n, B) at raw inputs X (n, d) of new rows."""
+        return self._linked(self._forest(0)(X))
 
     def left_out(self, X: Float, folds: Int) -> Float:
-        """Return the outputs (n, B) at raw inputs X (n, d) of training rows, each from the forest
-        that is learned without its fold (n,)."""
-        outputs = np.empty((len(X), self.n_outputs))
+        """Return the basis functions (n, B) at raw inputs X (n, d) of training rows, each from the
+        forest that is learned without its fold (n,)."""
+        outputs = np.empty((len(X), self.constants.shape[1]))
         for fold in np.unique(folds).tolist():
             rows = folds == fold
             outputs[rows] = self._forest(min(fold + 1, len(self.roots) - 1))(X[rows])
+        return self._linked(outputs)
+
+    def _linked(self, outputs: Float) -> Float:
+        """Return the basis functions (n, B) for outputs (n, C)."""
+        if self.link == "softmax":
+            return np.asarray(softmax(outputs, axis=1))
+        if self.link == "logistic":
+            return np.concatenate([outputs, expit(outputs)], axis=1)
         return outputs
 
     def part(self, number: int) -> "BoostedTrees":

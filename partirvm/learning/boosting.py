@@ -11,16 +11,16 @@ levels are categories to them, and they ignore features with more levels.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from partirvm.core.held_back import TREE_FOLDS, tree_folds
 from partirvm.kernels.trees import MOST_LEAVES, MOST_LEVELS, BoostedTrees
 from partirvm.learning.sample import SampledRows
-from partirvm.spec.problem import Problem
+from partirvm.spec.problem import Likelihood, Problem
 from partirvm.types import Bool, Columns, Float, Int
 
 TREE_ROWS = 200_000
@@ -36,9 +36,6 @@ MOST_RATE = 0.3
 
 ABSENT = -12.0
 """Logit of a class that is absent from the rows from which a forest learns."""
-
-Trees: TypeAlias = Sequence[Any]
-"""The trees of one output, as scikit-learn holds them."""
 
 
 @dataclass(frozen=True)
@@ -92,15 +89,38 @@ def levels_of_trees(columns: Columns) -> Int:
     return np.array([count if count <= MOST_LEVELS else 0 for count in levels], dtype=np.int64)
 
 
-class LearnedForest(NamedTuple):
-    """A forest as scikit-learn holds it.
+class Nodes(NamedTuple):
+    """The nodes of a tree, in the form of ``BoostedTrees``, with positions from 0."""
+
+    features: Int
+    thresholds: Float
+    rights: Int
+    missing_left: Bool
+    levels: list[Bool]
+    sets: Int
+
+
+NO_SPLIT = Nodes(
+    features=np.array([-1]),
+    thresholds=np.zeros(1),
+    rights=np.zeros(1, np.int64),
+    missing_left=np.ones(1, np.bool_),
+    levels=[],
+    sets=np.array([-1]),
+)
+"""A tree of a single leaf with the value 0."""
+
+
+@dataclass(frozen=True)
+class LearnedForest:
+    """A forest, by output.
 
     Attributes:
         outputs: the trees of each output
         constants: the constant part of each output
     """
 
-    outputs: list[Trees]
+    outputs: list[list[Nodes]]
     constants: list[float]
 
 
@@ -112,14 +132,122 @@ def regressors(rows: TaughtRows, known: Bool, options: dict[str, Any]) -> Learne
     """Learn the trees of each of T targets from the ``known`` rows (n,)."""
     from sklearn.ensemble import HistGradientBoostingRegressor
 
-    outputs = list[Trees]()
-    constants = list[float]()
+    forest = LearnedForest([], [])
     weights = None if rows.weights is None else rows.weights[known]
     for target in rows.targets.T:
-        trees = HistGradientBoostingRegressor(**options).fit(rows.X[known], target[known], weights)
-        outputs.append([round_of_trees[0] for round_of_trees in trees._predictors])
-        constants.append(float(trees._baseline_prediction.ravel()[0]))
-    return LearnedForest(outputs, constants)
+        learned = HistGradientBoostingRegressor(**options)
+        learned.fit(rows.X[known], target[known], weights)
+        (trees,) = zip(*learned._predictors, strict=True)
+        forest.outputs.append(converted(trees, rows, known))
+        forest.constants.append(float(learned._baseline_prediction.ravel()[0]))
+    return forest
+
+
+def classifiers(
+    n_classes: int, rows: TaughtRows, known: Bool, options: dict[str, Any]
+) -> LearnedForest:
+    """Learn the trees of the logits of ``n_classes`` classes, or of the logit of the second of two
+    classes.
+
+    Args:
+        n_classes: number of classes K
+        rows: the rows
+        known: mask of the rows to learn from (n,)
+        options: options of scikit-learn
+    """
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    n_outputs = 1 if n_classes == 2 else n_classes
+    flat = [NO_SPLIT] * int(options["max_iter"])
+    codes = rows.targets[known, 0].astype(np.int64)
+    classes = np.unique(codes)
+    forest = LearnedForest([flat] * n_outputs, [ABSENT] * n_outputs)
+    if len(classes) == 1:
+        forest.constants[min(int(classes[0]), n_outputs - 1)] = (
+            ABSENT if not classes[0] else -ABSENT
+        )
+        return forest
+    learned = HistGradientBoostingClassifier(**options)
+    learned.fit(rows.X[known], codes, None if rows.weights is None else rows.weights[known])
+    places = classes.tolist()
+    if len(places) == 2:
+        forest.constants[min(places[0], n_outputs - 1)] = 0.0
+        places = places[1:]
+    for place, trees, constant in zip(
+        places,
+        zip(*learned._predictors, strict=True),
+        learned._baseline_prediction.ravel().tolist(),
+        strict=True,
+    ):
+        output = min(place, n_outputs - 1)
+        forest.outputs[output] = converted(trees, rows, known)
+        forest.constants[output] = constant
+    return forest
+
+
+def converted(trees: Sequence[Any], rows: TaughtRows, known: Bool) -> list[Nodes]:
+    """Return trees of scikit-learn in the form of ``BoostedTrees``.
+
+    Args:
+        trees: the trees of one output
+        rows: the rows
+        known: mask of the rows from which they learned (n,)
+    """
+    # scikit-learn puts categories before numbers, and numbers the levels in its rows
+    order = np.argsort(rows.counts == 0, kind="stable")
+    levels = {}
+    for feature in np.flatnonzero(rows.counts).tolist():
+        codes = np.unique(rows.X[known, feature])
+        levels[feature] = codes[~np.isnan(codes)].astype(np.int64)
+    width = int(rows.counts.max())
+    nodes_of_trees = list[Nodes]()
+    for tree in trees:
+        nodes = tree.nodes
+        is_leaf = nodes["is_leaf"].astype(np.bool_)
+        features = np.where(is_leaf, -1, order[np.where(is_leaf, 0, nodes["feature_idx"])])
+        sets = np.full(len(nodes), -1)
+        left_levels = list[Bool]()
+        for node in np.flatnonzero((nodes["is_categorical"] != 0) & ~is_leaf).tolist():
+            sets[node] = len(left_levels)
+            bits = tree.raw_left_cat_bitsets[nodes["bitset_idx"][node]]
+            goes_left = np.unpackbits(bits.view(np.uint8), bitorder="little").astype(np.bool_)
+            left = np.full(width, bool(nodes["missing_go_to_left"][node]))
+            known_levels = levels[int(features[node])]
+            left[known_levels] = goes_left[: len(known_levels)]
+            left_levels.append(left)
+        nodes_of_trees.append(
+            Nodes(
+                features=features.astype(np.int64),
+                thresholds=np.where(is_leaf, nodes["value"], nodes["num_threshold"]),
+                rights=np.where(is_leaf, 0, nodes["right"]).astype(np.int64),
+                missing_left=nodes["missing_go_to_left"].astype(np.bool_),
+                levels=left_levels,
+                sets=sets,
+            )
+        )
+    return nodes_of_trees
+
+
+def unlearned_trees(columns: Columns, n_targets: int, likelihood: Likelihood) -> BoostedTrees:
+    """Return trees that are not learned yet, with the link and the outputs that they will have.
+
+    Least squares on class indicators takes probabilities, other classes take logits, and two
+    classes, whose likelihood may change later, take both.
+
+    Args:
+        columns: names and categories of the columns
+        n_targets: number T of targets of a regression
+        likelihood: the likelihood of the target
+    """
+    n_classes = len(columns.classes or ())
+    counts = levels_of_trees(columns)
+    if n_classes == 2:
+        return BoostedTrees.none("logistic", 1, counts)
+    if n_classes:
+        return BoostedTrees.none(
+            "softmax" if likelihood.has_ramp else "identity", n_classes, counts
+        )
+    return BoostedTrees.none("identity", n_targets, counts)
 
 
 def grown(
@@ -134,98 +262,65 @@ def grown(
 
     Args:
         sample: the rows
-        problem: the problem, with the scaling of the targets
+        problem: the problem, whose basis has trees that are not learned yet
         columns: names and categories of the features
         rounds: number of trees of an output
         seed: seed of scikit-learn
     """
+    assert problem.empty.functions is not None
+    unlearned = problem.empty.functions.trees
+    assert unlearned is not None
     rows = TaughtRows.of(sample, problem, columns)
-    categorical = rows.counts > 0
+    categorical = np.flatnonzero(rows.counts)
     options: dict[str, Any] = {
         "max_iter": rounds,
         "learning_rate": min(RATE / rounds, MOST_RATE),
         "max_leaf_nodes": MOST_LEAVES,
         "early_stopping": False,
         "random_state": seed,
-        "categorical_features": np.flatnonzero(categorical) if categorical.any() else None,
+        "categorical_features": categorical if len(categorical) else None,
     }
-    learned = NodeArrays(rows.counts)
+    teach: Teach = partial(classifiers, problem.n_classes) if problem.n_classes else regressors
+    forests = list[LearnedForest]()
     everything = np.ones(len(rows.X), dtype=np.bool_)
     for known in (everything, *(rows.folds != fold for fold in range(TREE_FOLDS))):
         sample.check_interrupted()
-        taught = known if known.any() else everything
         # on a busy machine its threads spin: ten times the CPU seconds
         with threadpool_limits(1, "openmp"):
-            forest = regressors(rows, taught, options)
-        levels = {j: np.unique(rows.X[taught, j]) for j in np.flatnonzero(categorical).tolist()}
-        learned.add(forest, levels)
-    return learned.trees()
+            forests.append(teach(rows, known if known.any() else everything, options))
+    return joined(forests, rows.counts, unlearned.link)
 
 
-class NodeArrays:
-    """Collects the nodes of forests of scikit-learn."""
+def joined(forests: Sequence[LearnedForest], counts: Int, link: str) -> BoostedTrees:
+    """Return forests as one value.
 
-    def __init__(self, counts: Int) -> None:
-        self.counts = counts
-        # scikit-learn puts categories before numbers
-        self._order = np.argsort(counts == 0, kind="stable")
-        self._nodes = list[NDArray[Any]]()
-        self._levels = list[Bool]()
-        self._sets = list[Int]()
-        self._rights = list[Int]()
-        self._roots = list[list[list[int]]]()
-        self._constants = list[list[float]]()
-        self._count = 0
-
-    def add(self, forest: LearnedForest, levels: dict[int, Float]) -> None:
-        """Add a forest; ``levels`` are, by feature, the increasing codes from which it learned."""
-        roots = list[list[int]]()
-        for trees in forest.outputs:
-            roots.append([self._add_tree(tree, levels) for tree in trees])
-        self._roots.append(roots)
-        self._constants.append(forest.constants)
-
-    def _add_tree(self, tree: Any, levels: dict[int, Float]) -> int:
-        """Add a tree; return the position of its root."""
-        nodes = tree.nodes
-        root = self._count
-        is_leaf = nodes["is_leaf"].astype(np.bool_)
-        self._rights.append(np.where(is_leaf, 0, root + nodes["right"].astype(np.int64)))
-        sets = np.full(len(nodes), -1)
-        for node in np.flatnonzero(nodes["is_categorical"].astype(np.bool_) & ~is_leaf).tolist():
-            sets[node] = len(self._levels)
-            self._levels.append(self._left_levels(tree, nodes[node], levels))
-        self._sets.append(sets)
-        self._nodes.append(nodes)
-        self._count += len(nodes)
-        return root
-
-    def _left_levels(self, tree: Any, node: Any, levels: dict[int, Float]) -> Bool:
-        """Return the levels (L,) that go left at a split on a category."""
-        feature = int(self._order[node["feature_idx"]])
-        bits = np.unpackbits(
-            tree.raw_left_cat_bitsets[node["bitset_idx"]].view(np.uint8), bitorder="little"
-        )
-        left = np.full(int(self.counts.max()), bool(node["missing_go_to_left"]))
-        known = levels[feature]
-        known = known[~np.isnan(known)].astype(np.int64)
-        left[known] = bits[: len(known)].astype(np.bool_)
-        return left
-
-    def trees(self) -> BoostedTrees:
-        """Return the forests."""
-        nodes = np.concatenate(self._nodes)
-        is_leaf = nodes["is_leaf"].astype(np.bool_)
-        features = np.where(is_leaf, -1, self._order[np.where(is_leaf, 0, nodes["feature_idx"])])
-        width = int(self.counts.max())
-        return BoostedTrees(
-            features=features.astype(np.int64),
-            thresholds=np.where(is_leaf, nodes["value"], nodes["num_threshold"]),
-            rights=np.concatenate(self._rights),
-            missing_left=nodes["missing_go_to_left"].astype(np.bool_),
-            sets=np.concatenate(self._sets).astype(np.int64),
-            levels=np.array(self._levels, dtype=np.bool_).reshape(len(self._levels), width),
-            roots=np.array(self._roots, dtype=np.int64),
-            constants=np.array(self._constants),
-            counts=self.counts,
-        )
+    Args:
+        forests: for new rows, then without each fold
+        counts: (d,), number of levels of a categorical feature; 0 for a number
+        link: how basis functions follow from the outputs
+    """
+    trees = [tree for forest in forests for output in forest.outputs for tree in output]
+    starts = np.cumsum([0, *(len(tree.features) for tree in trees)])
+    first_sets = np.cumsum([0, *(len(tree.levels) for tree in trees)])
+    rights = [
+        np.where(tree.features < 0, 0, tree.rights + start)
+        for tree, start in zip(trees, starts, strict=False)
+    ]
+    sets = [
+        np.where(tree.sets < 0, -1, tree.sets + first)
+        for tree, first in zip(trees, first_sets, strict=False)
+    ]
+    levels = [left for tree in trees for left in tree.levels]
+    shape = (len(forests), len(forests[0].outputs), -1)
+    return BoostedTrees(
+        link=link,
+        features=np.concatenate([tree.features for tree in trees]),
+        thresholds=np.concatenate([tree.thresholds for tree in trees]),
+        rights=np.concatenate(rights),
+        missing_left=np.concatenate([tree.missing_left for tree in trees]),
+        sets=np.concatenate(sets),
+        levels=np.array(levels, dtype=np.bool_).reshape(len(levels), int(counts.max())),
+        roots=starts[:-1].reshape(shape),
+        constants=np.array([forest.constants for forest in forests]),
+        counts=counts,
+    )

@@ -216,7 +216,7 @@ def one_width(sample: SampledRows, problem: Problem, settings: SearchSettings) -
     plain = OneWidth(rows, fits[form], form, order, most)
     if not settings.warp or form != ONE:
         return plain
-    raw = sample.rows.gather(np.sort(order)).X
+    raw = sample.rows.gather(np.sort(order)).X[:, : problem.empty.scaling.n_features]
     scaling = all_warped(problem.empty.scaling, plain.fit.kernel, raw)
     bent_rows = ProcessRows.of(sample, problem.with_scaling(scaling), order[:most])
     bent_fit = climb(bent_rows, plain.fit, ONE_STEPS, together=True)

@@ -43,10 +43,11 @@ from partirvm.kernels.functions import (
     require_function,
 )
 from partirvm.kernels.trees import BoostedTrees
-from partirvm.learning.boosting import levels_of_trees
+from partirvm.learning.boosting import unlearned_trees
 from partirvm.options import Request
 from partirvm.options.constraints import Check
 from partirvm.scaling.maps import Scaling
+from partirvm.spec.problem import Likelihood
 from partirvm.types import Columns, Float
 
 BY_GAMMA: dict[str, type[Family]] = {**kernels.WITH_GAMMA, "auto": kernels.Gaussian}
@@ -304,9 +305,20 @@ def input_variance(columns: Columns, moments: Moments, scaling: Scaling) -> Floa
     return variance
 
 
-def resolve_basis(request: Request, source: Source, scaling: Scaling) -> Basis | None:
-    """Construct the basis functions, which are evaluated on the first rows to count them. Raises
-    ``UsageError`` for failed imports or wrong values."""
+def resolve_basis(
+    request: Request, source: Source, scaling: Scaling, likelihood: Likelihood
+) -> Basis | None:
+    """Construct the basis functions; Python functions are evaluated on the first rows to count
+    them.
+
+    Raises ``UsageError`` for failed imports or wrong values.
+
+    Args:
+        request: the options, of which basis is used
+        source: the rows
+        scaling: the map from the d features to the scaled inputs
+        likelihood: the likelihood of the target
+    """
     if request.basis is None:
         return None
     points = scaling.inputs(source.tile(0).X[:16])
@@ -315,8 +327,8 @@ def resolve_basis(request: Request, source: Source, scaling: Scaling) -> Basis |
     for part in given if isinstance(given, tuple) else (given,):
         if _is(part, TREES):
             # learned later (``resolve.trees``)
-            trees = BoostedTrees.none(source.n_targets, levels_of_trees(source.columns))
-            parts.append((trees, trees.n_outputs))
+            trees = unlearned_trees(source.columns, source.n_targets, likelihood)
+            parts.append((trees, trees.size))
         elif _is(part, LINEAR):
             parts.append((part, source.n_features))
         else:

@@ -227,12 +227,7 @@ def search(
     if is_tied(samples, problem, plan.options):
         learn(sample, start, plan.options, request.seed)
         return problem
-    warp = (
-        chosen
-        and request.warp == "auto"
-        and request.standardize
-        and has_plain_inputs(request)
-    )
+    warp = chosen and request.warp == "auto" and request.standardize and has_plain_inputs(request)
     settings = SearchSettings(
         plan.options,
         request.seed,
