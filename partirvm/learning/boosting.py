@@ -1,9 +1,9 @@
 """Boosted trees whose predictions become basis functions (``kernels.trees``).
 
 The trees are those of scikit-learn's ``HistGradientBoosting``: one forest learns from all rows, and
-one without each of ``TREE_FOLDS`` folds. The column of a training row is predicted without its fold,
-so that the weight of the column, the errors of left-out rows and the intervals are those of rows
-that the trees have not seen. Rows of a group share a fold.
+one without each of ``TREE_FOLDS`` folds. The columns of a training row are predicted without its
+fold, so that the weights of the columns, the errors of left-out rows and the intervals are those of
+rows that the trees have not seen. Rows of a group share a fold.
 
 Missing numbers and labels are missing values of the trees. Features with at most ``MOST_LEVELS``
 levels are categories to them, and they ignore features with more levels.
@@ -157,32 +157,27 @@ def classifiers(
     """
     from sklearn.ensemble import HistGradientBoostingClassifier
 
-    n_outputs = 1 if n_classes == 2 else n_classes
-    flat = [NO_SPLIT] * int(options["max_iter"])
     codes = rows.targets[known, 0].astype(np.int64)
-    classes = np.unique(codes)
-    forest = LearnedForest([flat] * n_outputs, [ABSENT] * n_outputs)
-    if len(classes) == 1:
-        forest.constants[min(int(classes[0]), n_outputs - 1)] = (
-            ABSENT if not classes[0] else -ABSENT
-        )
-        return forest
-    learned = HistGradientBoostingClassifier(**options)
-    learned.fit(rows.X[known], codes, None if rows.weights is None else rows.weights[known])
-    places = classes.tolist()
-    if len(places) == 2:
-        forest.constants[min(places[0], n_outputs - 1)] = 0.0
-        places = places[1:]
-    for place, trees, constant in zip(
-        places,
-        zip(*learned._predictors, strict=True),
-        learned._baseline_prediction.ravel().tolist(),
-        strict=True,
-    ):
-        output = min(place, n_outputs - 1)
-        forest.outputs[output] = converted(trees, rows, known)
-        forest.constants[output] = constant
-    return forest
+    classes = np.unique(codes).tolist()
+    outputs = [[NO_SPLIT] * int(options["max_iter"])] * n_classes
+    constants = [ABSENT] * n_classes
+    constants[classes[0]] = 0.0
+    if len(classes) > 1:
+        learned = HistGradientBoostingClassifier(**options)
+        learned.fit(rows.X[known], codes, None if rows.weights is None else rows.weights[known])
+        trees_of_outputs = zip(*learned._predictors, strict=True)
+        # of two classes, scikit-learn has the logit of the second one
+        for place, trees, constant in zip(
+            classes if len(classes) > 2 else classes[1:],
+            trees_of_outputs,
+            learned._baseline_prediction.ravel().tolist(),
+            strict=True,
+        ):
+            outputs[place] = converted(trees, rows, known)
+            constants[place] = constant
+    if n_classes == 2:
+        return LearnedForest(outputs[1:], [constants[1] - constants[0]])
+    return LearnedForest(outputs, constants)
 
 
 def converted(trees: Sequence[Any], rows: TaughtRows, known: Bool) -> list[Nodes]:

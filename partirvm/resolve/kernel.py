@@ -42,7 +42,6 @@ from partirvm.kernels.functions import (
     name_of,
     require_function,
 )
-from partirvm.kernels.trees import BoostedTrees
 from partirvm.learning.boosting import unlearned_trees
 from partirvm.options import Request
 from partirvm.options.constraints import Check
