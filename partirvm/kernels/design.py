@@ -178,6 +178,13 @@ class Design(DeclaredState):
             points = self.scaling.inputs(X)[:, : self.centres.shape[1]]
             out[:, int(self.bias) : self.n_leading] = self.functions(points, X)[:, self.active]
 
+    def beside_trees(self, rows: Float, X: Float) -> Float:
+        """Return rows (n, d) followed by the values of the trees at other rows X (n, d); without
+        trees, the rows."""
+        if self.functions is None or self.functions.trees is None:
+            return rows
+        return np.concatenate([rows, self.functions.trees(X)], axis=1)
+
     @property
     def weighs_rows(self) -> bool:
         """True if the variance of a target depends on its inputs."""

@@ -303,7 +303,7 @@ class Trees(Value, name="trees", of="basis"):
 
     Parameters
     ----------
-    rounds : int, default=100
+    rounds : int, default=200
         Number of boosted trees per target, or per class, for basis="trees".
 
     Examples
