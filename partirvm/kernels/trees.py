@@ -33,6 +33,9 @@ MOST_LEVELS = 255
 """Maximum number of levels of a categorical feature on which trees split: the limit of
 scikit-learn's bins. Trees ignore a feature with more levels."""
 
+LINKS = ("identity", "softmax", "logistic")
+"""How basis functions follow from the outputs of a forest (``BoostedTrees``)."""
+
 EVALUATED = 1 << 16
 """Number of rows × trees that are evaluated together, so that masks and values stay in the
 processor's cache."""

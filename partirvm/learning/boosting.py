@@ -207,6 +207,8 @@ def converted(trees: Sequence[Any], rows: TaughtRows, known: Bool) -> list[Nodes
         nodes = tree.nodes
         is_leaf = nodes["is_leaf"].astype(np.bool_)
         features = np.where(is_leaf, -1, order[np.where(is_leaf, 0, nodes["feature_idx"])])
+        # scikit-learn separates missing values from all others by an infinite threshold
+        thresholds = np.minimum(nodes["num_threshold"], np.finfo(np.float64).max)
         sets = np.full(len(nodes), -1)
         left_levels = list[Bool]()
         for node in np.flatnonzero((nodes["is_categorical"] != 0) & ~is_leaf).tolist():
@@ -220,7 +222,7 @@ def converted(trees: Sequence[Any], rows: TaughtRows, known: Bool) -> list[Nodes
         nodes_of_trees.append(
             Nodes(
                 features=features.astype(np.int64),
-                thresholds=np.where(is_leaf, nodes["value"], nodes["num_threshold"]),
+                thresholds=np.where(is_leaf, nodes["value"], thresholds),
                 rights=np.where(is_leaf, 0, nodes["right"]).astype(np.int64),
                 missing_left=nodes["missing_go_to_left"].astype(np.bool_),
                 levels=left_levels,
