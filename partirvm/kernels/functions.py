@@ -265,8 +265,8 @@ def require_function(given: Any, what: str) -> None:
     path = isinstance(given, str) and PATH.fullmatch(given)
     if isinstance(given, type) or not (path or callable(given)):
         raise UsageError(
-            f"the {what} is {given!r}: it must be '{LINEAR}', '{TREES}', a callable, or "
-            "'module:function'"
+            f"the {what} is {given!r}: it must be '{LINEAR}', '{TREES}', 'auto', a callable, "
+            "or 'module:function'"
         )
 
 

@@ -305,8 +305,8 @@ def _require_design(design: Design) -> None:
 
 
 def _require_trees(trees: BoostedTrees, size: int, d: int) -> None:
-    """Raise ``ValueError`` unless boosted trees of ``d`` features give ``size`` functions, and their
-    nodes are complete trees in pre-order."""
+    """Raise ``ValueError`` unless boosted trees of ``d`` features give ``size`` functions, and
+    their nodes are complete trees in pre-order."""
     m = len(trees.features)
     of_nodes = (trees.thresholds, trees.rights, trees.missing_left, trees.sets)
     _require("nodes of trees", all(part.shape == (m,) for part in of_nodes), "differ in number")
@@ -331,8 +331,8 @@ def _require_trees(trees: BoostedTrees, size: int, d: int) -> None:
 
 
 def _require_complete(trees: BoostedTrees, inner: Int) -> None:
-    """Raise ``ValueError`` unless each tree is complete: from its root on, leaves exceed inner nodes
-    (positions ``inner``) by one, and so they do left of each right child."""
+    """Raise ``ValueError`` unless each tree is complete: from its root on, leaves exceed inner
+    nodes (positions ``inner``) by one, and so they do left of each right child."""
     m = len(trees.features)
     starts = np.append(trees.roots.ravel(), m)
     _require("roots of trees", m == 0 or starts[0] == 0, "do not begin at the first node")

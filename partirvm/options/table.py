@@ -108,8 +108,8 @@ class Request:
     basis
         Basis functions in addition to those of the kernel, each with its own α: "linear" (the
         features), "trees" (the predictions of boosted trees, which see jumps), "module:function" (a
-        Python function from rows (n, d) to φ (n, B)), or several of these.  [default: only those of
-        the kernel]
+        Python function from rows (n, d) to φ (n, B)), or several of these. "auto" means "trees" if
+        these clearly lower the errors of left-out rows.  [default: only those of the kernel]
     tree_rounds
         Number of boosted trees per target, or per class, for basis="trees".
     fit_intercept

@@ -52,6 +52,9 @@ from partirvm.types import Columns, Float
 BY_GAMMA: dict[str, type[Family]] = {**kernels.WITH_GAMMA, "auto": kernels.Gaussian}
 """Kernel families by their option values; "auto" is resolved if gamma is learned."""
 
+AUTO = "auto"
+"""Value of ``basis`` with which left-out rows decide about boosted trees."""
+
 LEARN = ("learn-shared", "learn-per-feature")
 RULES = ("learn", "scale", *LEARN)
 """String values of gamma; with a value in ``LEARN``, a kernel with numeric parameters is also
@@ -113,8 +116,10 @@ def checked_basis(given: Any) -> Any:
     if isinstance(given, list | tuple) and given:
         if sum(_is(part, TREES) for part in given) > 1:
             raise UsageError(f"basis is {given!r}: name {TREES!r} once")
+        if any(_is(part, AUTO) for part in given):
+            raise UsageError(f"basis is {given!r}: {AUTO!r} cannot be part of a list")
         return tuple(map(checked_basis, given))
-    if given is not None and not _is(given, LINEAR, TREES):
+    if given is not None and not _is(given, LINEAR, TREES, AUTO):
         require_function(given, "basis")
     return given
 
@@ -122,7 +127,7 @@ def checked_basis(given: Any) -> Any:
 def has_plain_inputs(request: Request) -> bool:
     """Return whether scaled inputs may be replaced by others: no basis function is a function of
     them (boosted trees see raw inputs)."""
-    return request.basis is None or _is(request.basis, TREES)
+    return request.basis is None or _is(request.basis, TREES, AUTO)
 
 
 def portable(request: Request) -> dict[str, Any]:
@@ -324,7 +329,7 @@ def resolve_basis(
     given = request.basis
     parts = list[tuple[Any, int]]()
     for part in given if isinstance(given, tuple) else (given,):
-        if _is(part, TREES):
+        if _is(part, TREES, AUTO):
             # learned later (``resolve.trees``)
             trees = unlearned_trees(source.columns, source.n_targets, likelihood)
             parts.append((trees, trees.size))
