@@ -162,8 +162,8 @@ class Comparison:
             remarks.append(
                 f"boosting (scikit-learn's {self.trees}) has {self.loss} of {by_trees:.3g} on "
                 f"{len(own):,} left-out rows, this model {loss:.3g} (+{loss / by_trees - 1:.0%})"
-                f"{tried}: basis='trees', more vectors (effort='thorough', max_vectors), transformed "
-                f"{self.transformed}, or declaring categories as such may help"
+                f"{tried}: basis='trees', more vectors (effort='thorough', max_vectors), "
+                f"transformed {self.transformed}, or declaring categories as such may help"
             )
         return {
             "rows": len(own),

@@ -21,7 +21,7 @@ from partirvm.kernels.trees import BoostedTrees
 from partirvm.learning.boosting import LEAST_ROWS, TREE_ROWS, grown
 from partirvm.learning.process_search import left_out_losses, searchable
 from partirvm.planning.memory import FLOAT
-from partirvm.resolve.kernel import AUTO
+from partirvm.resolve.kernel import AUTO, learns
 from partirvm.resolve.samples import OutOfTime, Samples
 from partirvm.resolve.small_fits import LearnedKernel
 from partirvm.spec.problem import Problem
@@ -80,9 +80,13 @@ def kernel_with_trees(samples: Samples, problem: Problem, learn: Learn) -> Kerne
     basis = basis_with_trees(problem)
     if basis is None:
         return KernelWithTrees(learn(samples, problem))
-    bare = without_trees(problem, basis)
-    alone = learn(samples, bare)
-    if samples.request.basis == AUTO and not are_clearly_better(samples, problem, alone):
+    request = samples.request
+    if not learns(request) and request.basis != AUTO:
+        trees = with_trees(samples, problem, TREE_ROWS)
+        samples = replace(samples, source=trees.source)
+        return KernelWithTrees(learn(samples, trees.problem), trees.notes)
+    alone = learn(samples, without_trees(problem, basis))
+    if request.basis == AUTO and not are_clearly_better(samples, problem, alone):
         note = "boosted trees would not lower the error of left-out rows clearly: there are none"
         return KernelWithTrees(alone, (note,))
     trees = with_trees(samples, problem, TREE_ROWS)
@@ -90,6 +94,8 @@ def kernel_with_trees(samples: Samples, problem: Problem, learn: Learn) -> Kerne
         return KernelWithTrees(alone, trees.notes)
     kernel = learn(replace(samples, source=trees.source), trees.problem)
     alone = beside_trees(samples, alone, trees.basis)
+    if not learns(request):
+        return KernelWithTrees(kernel, trees.notes)
     return KernelWithTrees(better_of(samples, kernel, alone), trees.notes)
 
 
