@@ -112,7 +112,7 @@ class Forest(NamedTuple):
         for feature in self.features:
             masks &= feature.of_values(X[:, feature.feature])
         first = masks & (~masks + np.uint32(1))
-        return FIRST_BIT[(first * DE_BRUIJN) >> np.uint32(27)]
+        return np.asarray(FIRST_BIT[(first * DE_BRUIJN) >> np.uint32(27)])
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -289,9 +289,12 @@ def _require_design(design: Design) -> None:
         "active", design.active, 0 if design.functions is None else design.functions.size
     )
     _require("active", (np.diff(design.active) > 0).all(), "must be increasing")
-    for function, size in () if design.functions is None else design.functions.parts:
+    parts = () if design.functions is None else design.functions.parts
+    _require(
+        "basis", sum(isinstance(part, BoostedTrees) for part, _ in parts) < 2, "has trees twice"
+    )
+    for function, size in parts:
         if isinstance(function, BoostedTrees):
-            _require("trees", function is design.functions.trees, "are there twice")
             _require_trees(function, size, design.centres.shape[1])
             continue
         is_known = size >= 0 and (function != "linear" or size == design.centres.shape[1])

@@ -86,17 +86,23 @@ def kernel_with_trees(samples: Samples, problem: Problem, learn: Learn) -> Kerne
         samples = replace(samples, source=trees.source)
         return KernelWithTrees(learn(samples, trees.problem), trees.notes)
     alone = learn(samples, without_trees(problem, basis))
-    if request.basis == AUTO and not are_clearly_better(samples, problem, alone):
-        note = "boosted trees would not lower the error of left-out rows clearly: there are none"
-        return KernelWithTrees(alone, (note,))
-    trees = with_trees(samples, problem, TREE_ROWS)
+    trees = None
+    if request.basis == AUTO:
+        trees = with_trees(samples, problem, TRIAL_ROWS)
+        if not are_clearly_better(samples, alone, trees):
+            note = (
+                "boosted trees would not lower the error of left-out rows clearly: there are none"
+            )
+            return KernelWithTrees(alone, (note,))
+    if trees is None or samples.source.n_rows > TRIAL_ROWS:
+        trees = with_trees(samples, problem, TREE_ROWS)
     if trees.basis is None:
         return KernelWithTrees(alone, trees.notes)
     kernel = learn(replace(samples, source=trees.source), trees.problem)
-    alone = beside_trees(samples, alone, trees.basis)
-    if not learns(request):
-        return KernelWithTrees(kernel, trees.notes)
-    return KernelWithTrees(better_of(samples, kernel, alone), trees.notes)
+    if learns(request):
+        alone = beside_trees(samples, alone, trees.basis)
+        kernel = better_of(samples, kernel, alone)
+    return KernelWithTrees(kernel, trees.notes)
 
 
 def basis_with_trees(problem: Problem) -> Basis | None:
@@ -105,16 +111,15 @@ def basis_with_trees(problem: Problem) -> Basis | None:
     return basis if basis is not None and basis.trees is not None else None
 
 
-def are_clearly_better(samples: Samples, problem: Problem, alone: LearnedKernel) -> bool:
+def are_clearly_better(samples: Samples, alone: LearnedKernel, trial: GrownTrees) -> bool:
     """Return True if trees lower the squared errors of left-out rows by more than ``SURE`` standard
     errors.
 
     Args:
         samples: supplies random rows
-        problem: the problem, whose basis has trees that are not learned yet
         alone: the kernel without trees
+        trial: the problem with trees
     """
-    trial = with_trees(samples, problem, TRIAL_ROWS)
     if trial.basis is None:
         return False
     before = losses_of(samples, alone)
@@ -173,7 +178,7 @@ def with_trees(samples: Samples, problem: Problem, most: int) -> GrownTrees:
     affordable = samples.machine.budget // (COPIES * FLOAT * (shape.n_features + shape.n_targets))
     most = min(samples.source.n_rows, most, int(affordable))
     if most < LEAST_ROWS or not problem.target_variance:
-        reason = f"boosted trees need {LEAST_ROWS} rows and a target that varies: there are none"
+        reason = f"no boosted trees: they need {LEAST_ROWS} rows, and a target that varies"
         return GrownTrees(without_trees(problem, basis), samples.source, (reason,))
     with suppress(OutOfTime), samples.take(problem, most) as sample:
         rounds = samples.request.tree_rounds
@@ -186,7 +191,7 @@ def with_trees(samples: Samples, problem: Problem, most: int) -> GrownTrees:
             "their prediction is that without its fold"
         )
         return GrownTrees(problem, source, (note,))
-    reason = "no boosted trees were learned because of time_limit"
+    reason = "no boosted trees: the time limit has passed"
     return GrownTrees(without_trees(problem, basis), samples.source, (reason,))
 
 
