@@ -86,15 +86,12 @@ def kernel_with_trees(samples: Samples, problem: Problem, learn: Learn) -> Kerne
         samples = replace(samples, source=trees.source)
         return KernelWithTrees(learn(samples, trees.problem), trees.notes)
     alone = learn(samples, without_trees(problem, basis))
-    trees = None
-    if request.basis == AUTO:
-        trees = with_trees(samples, problem, TRIAL_ROWS)
-        if not are_clearly_better(samples, alone, trees):
-            note = (
-                "boosted trees would not lower the error of left-out rows clearly: there are none"
-            )
-            return KernelWithTrees(alone, (note,))
-    if trees is None or samples.source.n_rows > TRIAL_ROWS:
+    is_trial = request.basis == AUTO
+    trees = with_trees(samples, problem, TRIAL_ROWS if is_trial else TREE_ROWS)
+    if is_trial and not are_clearly_better(samples, alone, trees):
+        note = "no boosted trees: they would not clearly lower the error of left-out rows"
+        return KernelWithTrees(alone, (note,))
+    if is_trial and samples.source.n_rows > TRIAL_ROWS:
         trees = with_trees(samples, problem, TREE_ROWS)
     if trees.basis is None:
         return KernelWithTrees(alone, trees.notes)
