@@ -35,7 +35,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 from numpy.typing import NDArray
 
 from partirvm.errors import UsageError
-from partirvm.export.trees import values_of_trees
+from partirvm.export.forests import values_of_trees
 from partirvm.kernels.design import MOST_CERTAIN, TEMPER, Design
 from partirvm.kernels.functions import LINEAR, Basis
 from partirvm.kernels.trees import BoostedTrees

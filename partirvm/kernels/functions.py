@@ -140,7 +140,7 @@ class Basis(FunctionHolder, DeclaredState):
                 used |= len(numbers) > 0
         return used
 
-    def __call__(self, points: Float, X: Float) -> Float:
+    def __call__(self, points: Float, X: Float | None = None) -> Float:
         """Return φ_b(x) (n, B) for scaled points (n, d), with bits that do not depend on the block.
         Raises ``UsageError``.
 
@@ -149,12 +149,13 @@ class Basis(FunctionHolder, DeclaredState):
             X: the same rows in raw units (n, d), for trees; training rows are followed by the
                 values of the trees (``data.folds``)
         """
+        raw = points if X is None else X
         columns = []
         for function, size in self.parts:
             values = points
             if isinstance(function, BoostedTrees):
                 n_features = points.shape[1]
-                values = X[:, n_features:] if X.shape[1] > n_features else function(X)
+                values = raw[:, n_features:] if raw.shape[1] > n_features else function(raw)
             elif function != LINEAR:
                 require_permission(self, function, "basis")
                 values = evaluated(function, "basis", padded(points, PIECE_ROWS))

@@ -76,9 +76,7 @@ class TaughtRows:
         present = tile.present
         numbers = sample.rows.rows[present]
         groups = None if tile.groups is None else tile.groups[present]
-        targets = tile.t[present]
-        if not problem.n_classes:
-            targets = problem.empty.scaling.targets(targets)
+        targets = problem.empty.scaling.targets(tile.t[present])
         counts = levels_of_trees(columns)
         levels = [len(columns.categories.get(name, ())) for name in columns.features]
         X = np.array(tile.X[present])
@@ -182,7 +180,7 @@ def classifiers(
         ):
             outputs[place] = converted(trees, rows, known)
             constants[place] = constant
-    if n_classes == 2:
+    if len(outputs) == 2:
         return LearnedForest(outputs[1:], [constants[1] - constants[0]])
     return LearnedForest(outputs, constants)
 
@@ -195,41 +193,59 @@ def converted(trees: Sequence[Any], rows: TaughtRows, known: Bool) -> list[Nodes
         rows: the rows
         known: mask of the rows from which they learned (n,)
     """
-    # scikit-learn puts categories before numbers, and numbers the levels in its rows
-    order = np.argsort(rows.counts == 0, kind="stable")
     levels = {}
     for feature in np.flatnonzero(rows.counts).tolist():
         codes = np.unique(rows.X[known, feature])
         levels[feature] = codes[~np.isnan(codes)].astype(np.int64)
-    width = int(rows.counts.max())
-    nodes_of_trees = list[Nodes]()
-    for tree in trees:
-        nodes = tree.nodes
-        is_leaf = nodes["is_leaf"].astype(np.bool_)
-        features = np.where(is_leaf, -1, order[np.where(is_leaf, 0, nodes["feature_idx"])])
-        # scikit-learn separates missing values from all others by an infinite threshold
-        thresholds = np.minimum(nodes["num_threshold"], np.finfo(np.float64).max)
-        sets = np.full(len(nodes), -1)
-        left_levels = list[Bool]()
-        for node in np.flatnonzero((nodes["is_categorical"] != 0) & ~is_leaf).tolist():
-            sets[node] = len(left_levels)
-            bits = tree.raw_left_cat_bitsets[nodes["bitset_idx"][node]]
-            goes_left = np.unpackbits(bits.view(np.uint8), bitorder="little").astype(np.bool_)
-            left = np.full(width, bool(nodes["missing_go_to_left"][node]))
-            known_levels = levels[int(features[node])]
-            left[known_levels] = goes_left[: len(known_levels)]
-            left_levels.append(left)
-        nodes_of_trees.append(
-            Nodes(
-                features=features.astype(np.int64),
-                thresholds=np.where(is_leaf, nodes["value"], thresholds),
-                rights=np.where(is_leaf, 0, nodes["right"]).astype(np.int64),
-                missing_left=nodes["missing_go_to_left"].astype(np.bool_),
-                levels=left_levels,
-                sets=sets,
-            )
-        )
-    return nodes_of_trees
+    return [nodes_of(tree, rows.counts, levels) for tree in trees]
+
+
+def nodes_of(tree: Any, counts: Int, levels: dict[int, Int]) -> Nodes:
+    """Return the nodes of a tree of scikit-learn.
+
+    Args:
+        tree: the tree
+        counts: number of levels of each feature (d,), 0 for a number
+        levels: by feature, the increasing codes in the rows from which the tree learned
+    """
+    nodes = tree.nodes
+    is_leaf = nodes["is_leaf"].astype(np.bool_)
+    # scikit-learn puts categories before numbers
+    order = np.argsort(counts == 0, kind="stable")
+    features = np.where(is_leaf, -1, order[np.where(is_leaf, 0, nodes["feature_idx"])])
+    # scikit-learn separates missing values from all others by an infinite threshold
+    thresholds = np.minimum(nodes["num_threshold"], np.finfo(np.float64).max)
+    splits = np.flatnonzero((nodes["is_categorical"] != 0) & ~is_leaf)
+    sets = np.full(len(nodes), -1)
+    sets[splits] = np.arange(len(splits))
+    return Nodes(
+        features=features.astype(np.int64),
+        thresholds=np.where(is_leaf, nodes["value"], thresholds),
+        rights=np.where(is_leaf, 0, nodes["right"]).astype(np.int64),
+        missing_left=nodes["missing_go_to_left"].astype(np.bool_),
+        levels=[
+            left_levels(tree, nodes[node], levels[int(features[node])], int(counts.max()))
+            for node in splits.tolist()
+        ],
+        sets=sets,
+    )
+
+
+def left_levels(tree: Any, node: Any, codes: Int, width: int) -> Bool:
+    """Return a mask (L,) of the levels that go left at a split on a category.
+
+    Args:
+        tree: the tree of scikit-learn
+        node: its node
+        codes: increasing codes of the levels that it knows, which it numbers from 0; other levels
+            go where missing values go
+        width: number L of levels
+    """
+    bits = tree.raw_left_cat_bitsets[node["bitset_idx"]]
+    goes_left = np.unpackbits(bits.view(np.uint8), bitorder="little").astype(np.bool_)
+    left = np.full(width, bool(node["missing_go_to_left"]))
+    left[codes] = goes_left[: len(codes)]
+    return left
 
 
 def unlearned_trees(columns: Columns, n_targets: int, likelihood: Likelihood) -> BoostedTrees:
@@ -243,14 +259,13 @@ def unlearned_trees(columns: Columns, n_targets: int, likelihood: Likelihood) ->
         n_targets: number T of targets of a regression
         likelihood: the likelihood of the target
     """
-    n_classes = len(columns.classes or ())
+    classes = columns.classes or ()
     counts = levels_of_trees(columns)
-    if n_classes == 2:
+    if len(classes) == 2:
         return BoostedTrees.none("logistic", 1, counts)
-    if n_classes:
-        return BoostedTrees.none(
-            "softmax" if likelihood.has_ramp else "identity", n_classes, counts
-        )
+    if classes:
+        link = "softmax" if likelihood.has_ramp else "identity"
+        return BoostedTrees.none(link, len(classes), counts)
     return BoostedTrees.none("identity", n_targets, counts)
 
 
@@ -286,7 +301,7 @@ def grown(
         "random_state": seed,
         "categorical_features": categorical if len(categorical) else None,
     }
-    teach: Teach = partial(classifiers, problem.n_classes) if problem.n_classes else regressors
+    teach: Teach = partial(classifiers, problem.n_classes) if columns.classes else regressors
     forests = list[LearnedForest]()
     everything = np.ones(len(rows.X), dtype=np.bool_)
     for known in (everything, *(rows.folds != fold for fold in range(TREE_FOLDS))):

@@ -330,7 +330,7 @@ def resolve_basis(
     parts = list[tuple[Any, int]]()
     for part in given if isinstance(given, tuple) else (given,):
         if _is(part, TREES, AUTO):
-            # learned later (``resolve.trees``)
+            # learned later (``resolve.tree_basis``)
             trees = unlearned_trees(source.columns, source.n_targets, likelihood)
             parts.append((trees, trees.size))
         elif _is(part, LINEAR):

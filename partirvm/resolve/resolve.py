@@ -40,7 +40,7 @@ from partirvm.resolve.small_fits import (
     with_learned_kernel,
     with_warped_target,
 )
-from partirvm.resolve.trees import kernel_with_trees
+from partirvm.resolve.tree_basis import kernel_with_trees
 from partirvm.spec.problem import Likelihood, Options, Problem
 from partirvm.strategies import STRATEGIES
 from partirvm.strategies.fit_rows import GROWING, ROWS_PER_COLUMN, joined, rows_read
