@@ -37,6 +37,7 @@ _HOMES = {
         "Noise",
         "Radial",
         "SplitMerge",
+        "Trees",
         "Warp",
         "WorkingSet",
     ],
@@ -72,6 +73,7 @@ __all__ += [
 ]
 __all__ += [
     "SplitMerge",
+    "Trees",
     "Warp",
     "WorkingSet",
     "__version__",
@@ -104,6 +106,7 @@ if TYPE_CHECKING:
         Noise,
         Radial,
         SplitMerge,
+        Trees,
         Warp,
         WorkingSet,
     )

@@ -145,6 +145,7 @@ THIRD_PARTIES = {
     "learning": {"numpy"},
     "learning.exact_process": {"scipy"},
     "learning.escalation": {"sklearn"},
+    "learning.boosting": {"sklearn", "threadpoolctl"},
     "learning.left_out_judge": {"scipy", "sklearn", "threadpoolctl"},
     "predict": {"numpy", "zarr", "pyarrow", "fsspec"},
     "literature": {"numpy", "scipy", "sklearn"},

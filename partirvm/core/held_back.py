@@ -23,6 +23,9 @@ LEVEL_FOLDS = 8
 """Number of folds of levels: the effect for a training row is learned without an eighth of its
 level's rows."""
 
+TREE_FOLDS = 5
+"""Number of folds of boosted trees: a training row is predicted without a fifth of the rows."""
+
 SEARCH_FOLDS = 5
 """Number of folds in which forms of a kernel are compared."""
 
@@ -90,6 +93,16 @@ def level_folds(rows: Int) -> Int:
     it depends only on the row number."""
     draws: Float = uniform(rows, draw_key(0, Purpose.LEVEL_FOLDS))
     return np.floor(LEVEL_FOLDS * draws).astype(np.int64)
+
+
+def tree_folds(rows: Int, groups: Int | None = None) -> Int:
+    """Return the fold (n,) of each row (n,), without which boosted trees predict it.
+
+    It depends only on the row number or, with ``groups`` (n,), on the group.
+    """
+    numbers = rows if groups is None else groups
+    draws: Float = uniform(numbers, draw_key(0, Purpose.TREE_FOLDS))
+    return np.floor(TREE_FOLDS * draws).astype(np.int64)
 
 
 def level_halves(rows: Int, seed: int) -> list[Int]:

@@ -33,6 +33,7 @@ class Purpose(IntEnum):
     LEVELS = 15  # rows that determine the coordinates of levels
     RELEVANCE_ROWS = 16  # rows from which the relevance of features is computed
     LEVEL_FOLDS = 17  # rows that are left out when the effects of levels are learned
+    TREE_FOLDS = 18  # rows that are left out when boosted trees are learned
 
 
 def stream(seed: int, purpose: Purpose, *numbers: int) -> np.random.Generator:

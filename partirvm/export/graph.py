@@ -12,6 +12,10 @@ row by row:
                     Differ(x, V, g): Σ_j g_j [x_j ≠ v_jm]   Spline(x, V): the linear spline kernel
     levels          Table(x, T): the row of T (L + 1, r) for the code x, the last row for other and
                     missing codes
+    boosted trees   Trees(x, c, features, thresholds, rights, missing_left, roots): output k is c_k
+                    plus the leaves of the trees with the roots roots[k]; a leaf has the feature −1
+                    and its value as threshold, an inner node's left child is the next node, and a
+                    missing value goes left if missing_left is 1
 
 NumPy operators and functions of a ``Quantity`` add such nodes, so the model's own formulas can be
 applied to it.
@@ -22,7 +26,7 @@ single-precision graph with a large ``amplification`` is computed in double prec
 only input and output are single.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -31,13 +35,15 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 from numpy.typing import NDArray
 
 from partirvm.errors import UsageError
+from partirvm.export.forests import values_of_trees
 from partirvm.kernels.design import MOST_CERTAIN, TEMPER, Design
-from partirvm.kernels.functions import LINEAR
+from partirvm.kernels.functions import LINEAR, Basis
+from partirvm.kernels.trees import BoostedTrees
 from partirvm.quoting import printable
 from partirvm.scaling.levels import known_levels
 from partirvm.scaling.maps import SWEEPS, FeatureMap, Scaling
 from partirvm.storage import Folder, Where, open_folder, require_replaceable, storing
-from partirvm.types import Float
+from partirvm.types import Float, Int
 
 SINGLE = 100.0
 """Maximum ``amplification`` at which single precision keeps four digits of the target's standard
@@ -98,6 +104,7 @@ OPERATIONS = {
     "Differ",
     "Spline",
     "Table",
+    "Trees",
 }
 """All operations in the table above, which every format supports."""
 
@@ -107,7 +114,7 @@ REPLACING = {"Abs", "Sign", "Sin", "Greater"}
 WIDTH_ONE = {"Sum", "ArgMax"}
 """Operations whose result has width 1."""
 
-WIDTH_OF_CONSTANT = {"Gather", "MatMul", "Squares", "Steps", "Differ", "Spline", "Table"}
+WIDTH_OF_CONSTANT = {"Gather", "MatMul", "Squares", "Steps", "Differ", "Spline", "Table", "Trees"}
 """Operations whose result has the width of the second argument."""
 
 
@@ -155,6 +162,7 @@ class Graph:
         labels: the classes
         amplification: the largest sum of the absolute terms of a mean or a standard deviation, in
             standard deviations of the target
+        trees: the values of boosted trees, or None
     """
 
     features: tuple[str, ...]
@@ -164,6 +172,7 @@ class Graph:
     outputs: dict[str, Quantity] = field(default_factory=dict)
     labels: tuple[Any, ...] = ()
     amplification: float = 0.0
+    trees: Any = None
 
     def __post_init__(self) -> None:
         self.rows = Quantity(self, 0, "Input", (), len(self.features))
@@ -625,11 +634,7 @@ def columns_of(graph: Graph, design: Design, inputs: Any) -> Any:
     parts = list[Any]()
     if len(design.active):
         assert design.functions is not None
-        if any(function != LINEAR for function, _ in design.functions.parts):
-            raise UsageError(
-                "a basis of Python functions cannot be exported: only basis='linear' can"
-            )
-        parts.append(inputs.take(design.active % len(graph.features)))
+        parts += functions_of(graph, design.functions, design.active, inputs)
     if len(design.centres):
         centres = design.scaling.inputs(design.centres)
         groups = [design.which == k for k in range(len(design.kernels))]
@@ -641,6 +646,36 @@ def columns_of(graph: Graph, design: Design, inputs: Any) -> Any:
         order = np.argsort(design.which, kind="stable")
         parts.append(graph.joined(blocks).take(np.argsort(order)))
     return graph.joined(parts) if parts else None
+
+
+def functions_of(graph: Graph, basis: Basis, active: Int, inputs: Any) -> Iterator[Any]:
+    """Yield the values of the basis functions with the numbers ``active``, part by part.
+
+    Raises ``UsageError`` for Python functions.
+
+    Args:
+        graph: the graph
+        basis: all basis functions
+        active: (k,), increasing numbers
+        inputs: (n, d'), in the kernel's coordinates
+    """
+    start = 0
+    for part, size in basis.parts:
+        numbers = active[(active >= start) & (active < start + size)] - start
+        start += size
+        if not len(numbers):
+            continue
+        if isinstance(part, BoostedTrees):
+            if graph.trees is None:
+                graph.trees = values_of_trees(graph, part)
+            yield graph.trees.take(numbers)
+        elif part == LINEAR:
+            yield inputs.take(numbers)
+        else:
+            raise UsageError(
+                "a basis of Python functions cannot be exported: only basis='linear' and "
+                "basis='trees' can"
+            )
 
 
 def dtypes(graph: Graph, dtype: str) -> tuple[str, str]:

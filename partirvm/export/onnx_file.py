@@ -12,6 +12,12 @@ from partirvm.storage import Where
 OPSET = 18
 """Version of the operator set, from 2022."""
 
+ML = "ai.onnx.ml"
+"""Domain of the operator for trees, whose result is in single precision."""
+
+ML_OPSET = 3
+"""Version of this domain, from 2021; it has thresholds in double precision."""
+
 IR = 9
 """Version of the file format, from 2023."""
 
@@ -93,9 +99,10 @@ def onnx_model(graph: Graph, dtype: str, named: Callable[[str], str] = str) -> A
     outputs = [_output(writer, graph, name, types[outer]) for name in graph.outputs]
     rows = helper.make_tensor_value_info("X", types[outer], ["n", len(graph.features)])
     onnx_graph = helper.make_graph(writer.nodes, "partirvm", [rows], outputs, writer.constants)
-    model = helper.make_model(
-        onnx_graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR
-    )
+    opsets = [helper.make_opsetid("", OPSET)]
+    if any(node.op == "Trees" for node in graph.nodes):
+        opsets.append(helper.make_opsetid(ML, ML_OPSET))
+    model = helper.make_model(onnx_graph, opset_imports=opsets, ir_version=IR)
     helper.set_model_props(model, {"features": "\n".join(graph.features)})
     return model
 
@@ -183,8 +190,49 @@ class _Writer:
             self(op, *args, axis=1, name=name)
         elif op in ("Squares", "Steps", "Differ", "Spline"):
             self._of_centres(op, args, name)
+        elif op == "Trees":
+            self._of_trees(args, name)
         else:
             self(op, *args, name=name)
+
+    def _of_trees(self, args: list[Any], name: str) -> None:
+        """Add the trees of a forest, given the arguments of the graph's operation."""
+        x, constants, features, thresholds, rights, missing_left, roots = args
+        starts = roots.ravel().astype(np.int64)
+        nodes = np.arange(len(features))
+        trees = np.searchsorted(starts, nodes, side="right") - 1
+        numbers = nodes - starts[trees]
+        inner = features >= 0
+        leaves = np.flatnonzero(~inner)
+        outputs = trees // roots.shape[1]
+        values = self(
+            "TreeEnsembleRegressor",
+            x,
+            domain=ML,
+            n_targets=len(constants),
+            nodes_treeids=trees.tolist(),
+            nodes_nodeids=numbers.tolist(),
+            nodes_featureids=np.where(inner, features, 0).astype(np.int64).tolist(),
+            nodes_modes=np.where(inner, "BRANCH_LEQ", "LEAF").tolist(),
+            nodes_truenodeids=np.where(inner, numbers + 1, 0).tolist(),
+            nodes_falsenodeids=np.where(inner, rights - starts[trees], 0).astype(np.int64).tolist(),
+            nodes_missing_value_tracks_true=(inner & (missing_left > 0)).astype(np.int64).tolist(),
+            target_treeids=trees[leaves].tolist(),
+            target_nodeids=numbers[leaves].tolist(),
+            target_ids=outputs[leaves].tolist(),
+            **self._numbers("nodes_values", np.where(inner, thresholds, 0.0)),
+            **self._numbers("target_weights", thresholds[leaves]),
+            **self._numbers("base_values", constants),
+        )
+        self("Cast", values, to=self.type, name=name)
+
+    def _numbers(self, attribute: str, values: Any) -> dict[str, Any]:
+        """Return an attribute with numbers in the precision of the model."""
+        from onnx import numpy_helper
+
+        if self.dtype == "float32":
+            return {attribute: values.astype(np.float32).tolist()}
+        return {f"{attribute}_as_tensor": numpy_helper.from_array(values.astype(np.float64))}
 
     def _of_centres(self, op: str, args: list[Any], name: str) -> None:
         """Add an operation on all pairs of rows and centres, with an extra axis for the centres."""

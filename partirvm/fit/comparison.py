@@ -42,6 +42,9 @@ rounds at .2 reach the error of scikit-learn's 100 at .1 within 2.5 % in a third
 
 MOST_RATE = 0.4
 
+TREES_ADVISED = "basis='trees', "
+"""Advice that a model with boosted trees does not need."""
+
 BETTER = 1.1
 """Ratio by which the error of the trees must be lower for them to be named."""
 
@@ -159,8 +162,8 @@ class Comparison:
             remarks.append(
                 f"boosting (scikit-learn's {self.trees}) has {self.loss} of {by_trees:.3g} on "
                 f"{len(own):,} left-out rows, this model {loss:.3g} (+{loss / by_trees - 1:.0%})"
-                f"{tried}: more vectors (effort='thorough', max_vectors), transformed "
-                f"{self.transformed}, or declaring categories as such may help"
+                f"{tried}: basis='trees', more vectors (effort='thorough', max_vectors), "
+                f"transformed {self.transformed}, or declaring categories as such may help"
             )
         return {
             "rows": len(own),
@@ -260,7 +263,11 @@ def compared(
         losses = losses * (1.0 - entry["residuals"]["rmse_gain"])
     counts = " and ".join(f"{count:,}" for count in searched)
     tried = f", although the kernel search continued on {counts} rows" if searched else ""
-    return comparison.described(losses, trees, tried, rows.new_groups)
+    described = comparison.described(losses, trees, tried, rows.new_groups)
+    functions = model.design.functions
+    if functions is not None and functions.trees is not None:
+        described["remarks"] = [each.replace(TREES_ADVISED, "") for each in described["remarks"]]
+    return described
 
 
 def root_mean_square(errors: Float) -> float:

@@ -303,6 +303,8 @@ class Driver:
             shuffled=self.source.shuffled,
         )
         tile = self.source.gather(np.arange(self.source.n_rows) if rows is None else rows)
+        # as new rows have them, without the predictions of trees
+        tile = replace(tile, X=tile.X[:, : self.source.n_features])
         return tile.take(tile.present, tile.start)
 
     @cached_property

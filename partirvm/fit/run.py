@@ -163,7 +163,8 @@ def run(
         beside: folder for kernel blocks on disk; None is a temporary one
     """
     scaling = spec.problem.empty.scaling
-    source = folded(driver.source.with_weight_unit(scaling.weight_unit), scaling)
+    functions = spec.problem.empty.functions
+    source = folded(driver.source.with_weight_unit(scaling.weight_unit), scaling, functions)
     driver.executor.use(spec.plan.threads)
     reader = EntryReader(driver, spec, source, journal)
     weighted = source

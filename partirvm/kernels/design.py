@@ -149,8 +149,7 @@ class Design(DeclaredState):
         is_effective = np.zeros(self.scaling.n_inputs, dtype=np.bool_)
         if len(self.active):
             assert self.functions is not None
-            linear = all(function == LINEAR for function, _ in self.functions.parts)
-            is_effective[self.active % d if linear else np.arange(d)] = True
+            is_effective[:d] = self.functions.features(self.active, d)
         for number in np.unique(self.which).tolist() if len(self.centres) else ():
             is_effective |= self.kernels[number].effective(len(is_effective))
         return is_effective
@@ -176,8 +175,15 @@ class Design(DeclaredState):
         out[:, : int(self.bias)] = 1.0
         if len(self.active):
             assert self.functions is not None
-            points = self.scaling.inputs(X)[:, : X.shape[1]]
-            out[:, int(self.bias) : self.n_leading] = self.functions(points)[:, self.active]
+            points = self.scaling.inputs(X)[:, : self.centres.shape[1]]
+            out[:, int(self.bias) : self.n_leading] = self.functions(points, X)[:, self.active]
+
+    def beside_trees(self, rows: Float, X: Float) -> Float:
+        """Return rows (n, d) followed by the values of the trees at other rows X (n, d); without
+        trees, the rows."""
+        if self.functions is None or self.functions.trees is None:
+            return rows
+        return np.concatenate([rows, self.functions.trees(X)], axis=1)
 
     @property
     def weighs_rows(self) -> bool:
@@ -227,6 +233,11 @@ class Design(DeclaredState):
         Level codes that are coordinates have derivative 0. Raises ``UsageError`` for user
         functions.
         """
+        if self.functions is not None and self.functions.trees is not None:
+            raise UsageError(
+                "boosted trees are steps, which have no gradient with respect to the inputs: fit "
+                "without basis='trees'"
+            )
         linear = self.functions is None or all(
             function == LINEAR for function, _ in self.functions.parts
         )
@@ -277,7 +288,8 @@ class Design(DeclaredState):
 
     def with_centres(self, points: Float, rows: Int) -> "Design":
         """Return a design without leading columns whose centres are rows with these points (k, d)
-        and numbers (k,), each with K columns."""
+        and numbers (k,), each with K columns; further columns of the points are left out."""
+        points = points[:, : self.centres.shape[1]]
         count = len(self.kernels)
         labels = (rows[:, None] * count + np.arange(count)).ravel()
         return replace(

@@ -28,11 +28,15 @@ from partirvm.kernels.permission import (
     require_permission,
 )
 from partirvm.kernels.permission import _allowed as allowed_names
+from partirvm.kernels.trees import BoostedTrees
 from partirvm.scaling.maps import pulled_back
-from partirvm.types import BIAS, DeclaredState, Float, Int
+from partirvm.types import BIAS, Bool, DeclaredState, Float, Int
 
 LINEAR = "linear"
 """Name of the basis functions that return the features themselves."""
+
+TREES = "trees"
+"""Name of the basis functions that are predictions of boosted trees."""
 
 
 class PreparedFunction(PreparedKernel):
@@ -91,15 +95,15 @@ class Basis(FunctionHolder, DeclaredState):
     """The B basis functions of points (n, d), in order. Function b has the label −2 − b
     (``label_of``).
 
-    Each part is a path, a callable, or "linear" (the features themselves), with the number of its
-    functions.
+    Each part is a path, a callable, "linear" (the features themselves) or boosted trees, with the
+    number of its functions.
     """
 
-    parts: tuple[tuple[str | Function, int], ...]
+    parts: tuple[tuple[str | Function | BoostedTrees, int], ...]
 
     def __post_init__(self) -> None:
         for function, _ in self.parts:
-            if function != LINEAR:
+            if function != LINEAR and not isinstance(function, BoostedTrees):
                 require_function(function, "basis")
         register(self)
 
@@ -108,13 +112,51 @@ class Basis(FunctionHolder, DeclaredState):
         """The number B of basis functions."""
         return sum(size for _, size in self.parts)
 
-    def __call__(self, points: Float) -> Float:
-        """Return φ_b(x) (n, B) for points (n, d), with bits that do not depend on the block. Raises
-        ``UsageError``."""
+    @property
+    def trees(self) -> BoostedTrees | None:
+        """The boosted trees among the functions, or None."""
+        trees = [part for part, _ in self.parts if isinstance(part, BoostedTrees)]
+        return trees[0] if trees else None
+
+    def with_trees(self, trees: BoostedTrees) -> "Basis":
+        """Return the basis with its trees replaced by others with as many outputs."""
+        parts = [
+            (trees if isinstance(part, BoostedTrees) else part, size) for part, size in self.parts
+        ]
+        return Basis(tuple(parts))
+
+    def features(self, active: Int, d: int) -> Bool:
+        """Return a mask (d,) of the features on which the functions with these numbers depend."""
+        used = np.zeros(d, dtype=np.bool_)
+        start = 0
+        for function, size in self.parts:
+            numbers = active[(active >= start) & (active < start + size)] - start
+            start += size
+            if isinstance(function, BoostedTrees) and len(numbers):
+                used |= function.used
+            elif function == LINEAR:
+                used[numbers] = True
+            else:
+                used |= len(numbers) > 0
+        return used
+
+    def __call__(self, points: Float, X: Float | None = None) -> Float:
+        """Return φ_b(x) (n, B) for scaled points (n, d), with bits that do not depend on the block.
+        Raises ``UsageError``.
+
+        Args:
+            points: scaled features (n, d)
+            X: the same rows in raw units (n, d), for trees; training rows are followed by the
+                values of the trees (``data.folds``)
+        """
+        raw = points if X is None else X
         columns = []
         for function, size in self.parts:
             values = points
-            if function != LINEAR:
+            if isinstance(function, BoostedTrees):
+                n_features = points.shape[1]
+                values = raw[:, n_features:] if raw.shape[1] > n_features else function(raw)
+            elif function != LINEAR:
                 require_permission(self, function, "basis")
                 values = evaluated(function, "basis", padded(points, PIECE_ROWS))
             if values.shape[1] != size:
@@ -127,16 +169,22 @@ class Basis(FunctionHolder, DeclaredState):
         return np.hstack(columns)
 
     def names(self, features: Sequence[str]) -> Iterator[str]:
-        """Yield a name for each function: a feature, or the function's name (``f`` if it has none)
-        and a position."""
+        """Yield a name for each function: a feature, "trees" (with a position if there are several
+        of them), or the function's name (``f`` if it has none) and a position."""
         for function, size in self.parts:
+            if isinstance(function, BoostedTrees):
+                yield from [TREES] if size == 1 else (f"{TREES}[{b}]" for b in range(size))
+                continue
             name = title_of(function).rpartition(":")[2].rpartition(".")[2]
             name = name if name.isidentifier() else "f"
             yield from features if function == LINEAR else (f"{name}[{b}]" for b in range(size))
 
     def spec(self) -> list[Any]:
         """Return plain JSON. Raises ``UsageError`` for a callable that is local to this process."""
-        return [[name_of(function, "basis"), size] for function, size in self.parts]
+        return [
+            [TREES if isinstance(function, BoostedTrees) else name_of(function, "basis"), size]
+            for function, size in self.parts
+        ]
 
 
 def label_of(function: Int) -> Int:
@@ -218,7 +266,8 @@ def require_function(given: Any, what: str) -> None:
     path = isinstance(given, str) and PATH.fullmatch(given)
     if isinstance(given, type) or not (path or callable(given)):
         raise UsageError(
-            f"the {what} is {given!r}: it must be '{LINEAR}', a callable, or 'module:function'"
+            f"the {what} is {given!r}: it must be '{LINEAR}', '{TREES}', 'auto', a callable, "
+            "or 'module:function'"
         )
 
 

@@ -227,7 +227,9 @@ def compared_forms(start: OneWidth) -> dict[str, Any]:
     rows.sample.on_step("left-out rows")
     by_one, by_each, by_mean = left_out(rows.sample, problem, start.fit, start.order, start.most)
     choice = choose(np.stack([by_one, by_each]), start.form)
-    if start.has_many or not problem.bias:
+    functions = problem.empty.functions
+    with_trees = functions is not None and functions.trees is not None
+    if start.has_many or not problem.bias or with_trees:
         return choice
     doubtful = n < WIDE * problem.empty.scaling.n_inputs or explains_little(rows, start.fit)
     squares = by_each if choice["form"] == EACH else by_one
@@ -257,7 +259,7 @@ def one_width(sample: SampledRows, problem: Problem, settings: SearchSettings) -
     plain = OneWidth(rows, fits[form], form, order, most)
     if not settings.warp or form != ONE:
         return plain
-    raw = sample.rows.gather(np.sort(order)).X
+    raw = sample.rows.gather(np.sort(order)).X[:, : problem.empty.scaling.n_features]
     scaling = all_warped(problem.empty.scaling, plain.fit.kernel, raw)
     bent_rows = ProcessRows.of(sample, problem.with_scaling(scaling), order[:most])
     bent_fit = climb(bent_rows, plain.fit, ONE_STEPS, together=True)

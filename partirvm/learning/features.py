@@ -167,7 +167,7 @@ def warped(
 
     Returns the problem with warped features, and its best process.
     """
-    raw = sample.rows.gather(np.sort(order)).X
+    raw = sample.rows.gather(np.sort(order)).X[:, : problem.empty.scaling.n_features]
     nats = float(np.log(len(order)))
     exact = len(order) <= EXACT_ROWS
     numbers = np.sort(order[:most])

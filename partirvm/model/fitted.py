@@ -610,7 +610,10 @@ class Model(FittedModel):
         missing = self.gaps_to_fill(X)
         rows = np.flatnonzero(missing.any(axis=1))
         if len(rows) and self.n_vectors:
-            filled = (np.where(missing[rows], vector, X[rows]) for vector in self.filling_vectors)
+            filled = (
+                self.design.beside_trees(np.where(missing[rows], vector, X[rows]), X[rows])
+                for vector in self.filling_vectors
+            )
             variance[rows] = np.var(
                 [linear_values(self.design, self.mean, vector)[0] for vector in filled], axis=0
             )

@@ -23,6 +23,8 @@ from partirvm.core.local_quantiles import LocalQuantiles
 from partirvm.errors import PartirvmError
 from partirvm.kernels.design import Design
 from partirvm.kernels.permission import functions_of
+from partirvm.kernels.trees import LINKS as LINKS_OF_TREES
+from partirvm.kernels.trees import MOST_LEAVES, MOST_LEVELS, BoostedTrees
 from partirvm.local.cells import NUMBER, Cells, rows_of_cell
 from partirvm.local.known_groups import KnownGroups
 from partirvm.local.kriging import CORRELATIONS
@@ -33,13 +35,16 @@ from partirvm.model.fitted import Model
 from partirvm.options.constraints import MOST_NEIGHBOURS
 from partirvm.quoting import quoted
 from partirvm.scaling.maps import AS_IT_IS, FeatureMap, Scaling
-from partirvm.types import RESIDUAL_COLUMNS, Float, squeezed
+from partirvm.types import RESIDUAL_COLUMNS, Float, Int, squeezed
 
 TARGET_MAPS = ("none", "log", "asinh")
 """Kinds of ``TargetMap``."""
 
 WITH_GAPS = ("Model.design.centres", "ClassModel.design.centres")
 """Arrays in which NaN marks a missing value."""
+
+SWITCHES = (".missing_left", ".levels")
+"""Ends of the names of arrays of truth values."""
 
 NO_LEVELS = ("unknown", "missing")
 """The last rows of each level table."""
@@ -187,9 +192,8 @@ def _require(name: str, condition: Any, problem: str) -> None:
 
 def _require_array(name: str, array: NDArray[Any]) -> None:
     """Raise ``ValueError`` unless an array contains only finite numbers."""
-    _require(
-        name, array.dtype in (np.float64, np.int64), f"has the type {quoted(str(array.dtype))}"
-    )
+    kinds = (np.bool_,) if name.endswith(SWITCHES) else (np.float64, np.int64)
+    _require(name, array.dtype in kinds, f"has the type {quoted(str(array.dtype))}")
     _require(name, np.isfinite(array).all(), "has values that are not finite")
 
 
@@ -286,7 +290,14 @@ def _require_design(design: Design) -> None:
         "active", design.active, 0 if design.functions is None else design.functions.size
     )
     _require("active", (np.diff(design.active) > 0).all(), "must be increasing")
-    for function, size in () if design.functions is None else design.functions.parts:
+    parts = () if design.functions is None else design.functions.parts
+    _require(
+        "basis", sum(isinstance(part, BoostedTrees) for part, _ in parts) < 2, "has trees twice"
+    )
+    for function, size in parts:
+        if isinstance(function, BoostedTrees):
+            _require_trees(function, size, design.centres.shape[1])
+            continue
         is_known = size >= 0 and (function != "linear" or size == design.centres.shape[1])
         _require("basis", is_known, "has another number of functions than features")
     if design.origin is not None:
@@ -295,6 +306,50 @@ def _require_design(design: Design) -> None:
             design.origin.shape == (design.scaling.n_inputs,),
             "has another number of inputs",
         )
+
+
+def _require_trees(trees: BoostedTrees, size: int, d: int) -> None:
+    """Raise ``ValueError`` unless boosted trees of ``d`` features give ``size`` functions, and
+    their nodes are complete trees in pre-order."""
+    m = len(trees.features)
+    of_nodes = (trees.thresholds, trees.rights, trees.missing_left, trees.sets)
+    _require("nodes of trees", all(part.shape == (m,) for part in of_nodes), "differ in number")
+    _require("trees", trees.features.shape == (m,), "have nodes that are no list")
+    _require_positions("features of trees", trees.features + 1, d + 1)
+    _require_positions("levels of features", trees.counts, MOST_LEVELS + 1)
+    _require("levels of features", len(trees.counts) == d, f"are not those of {d} features")
+    _require("trees", trees.link in LINKS_OF_TREES, "have an unknown link")
+    _require_positions("roots of trees", trees.roots.ravel(), max(m, 1))
+    is_forest = trees.roots.ndim == 3 and trees.roots.shape[:2] == trees.constants.shape
+    _require("trees", is_forest and len(trees.roots) > 0, "have another number of outputs")
+    _require("trees", trees.size == size, "have another number of functions")
+    _require("levels of trees", trees.levels.ndim == 2, "must be a table")
+    _require_positions("sets of trees", trees.sets + 1, len(trees.levels) + 1)
+    inner = trees.features >= 0
+    by_category = np.zeros(m, dtype=np.bool_)
+    by_category[inner] = trees.counts[trees.features[inner]] > 0
+    _require("sets of trees", ((trees.sets >= 0) == by_category).all(), "are not those of splits")
+    width = trees.levels.shape[1]
+    _require("levels of trees", not by_category.any() or width == trees.counts.max(), "are missing")
+    _require_complete(trees, np.flatnonzero(inner))
+
+
+def _require_complete(trees: BoostedTrees, inner: Int) -> None:
+    """Raise ``ValueError`` unless each tree is complete: from its root on, leaves exceed inner
+    nodes (positions ``inner``) by one, and so they do left of each right child."""
+    m = len(trees.features)
+    starts = np.append(trees.roots.ravel(), m)
+    _require("roots of trees", m == 0 or starts[0] == 0, "do not begin at the first node")
+    leaves = np.append(0, np.cumsum(trees.features < 0))
+    excess = 2 * leaves - np.arange(m + 1)
+    _require("trees", (np.diff(excess[starts]) == 1).all(), "are not complete")
+    counts = np.diff(leaves[starts])
+    _require("trees", ((counts > 0) & (counts <= MOST_LEAVES)).all(), "have too many leaves")
+    rights = trees.rights[inner]
+    ends = starts[np.searchsorted(starts, inner, side="right")]
+    _require("nodes of trees", ((rights > inner + 1) & (rights < ends)).all(), "are out of range")
+    is_complete = (excess[rights] - excess[inner + 1] == 1).all()
+    _require("nodes of trees", is_complete, "are not in pre-order")
 
 
 def _require_regression(model: Model) -> None:

@@ -107,8 +107,11 @@ class Request:
         Standardise features and numeric targets using their means and standard deviations.
     basis
         Basis functions in addition to those of the kernel, each with its own α: "linear" (the
-        features), "module:function" (a Python function from rows (n, d) to φ (n, B)), or several of
-        these.  [default: only those of the kernel]
+        features), "trees" (the predictions of boosted trees, which see jumps), "module:function" (a
+        Python function from rows (n, d) to φ (n, B)), or several of these. "auto" means "trees" if
+        these clearly lower the errors of left-out rows.  [default: only those of the kernel]
+    tree_rounds
+        Number of boosted trees per target, or per class, for basis="trees".
     fit_intercept
         Add a bias, a constant basis function with its own α.
     gamma_multiples
@@ -214,6 +217,7 @@ class Request:
     classify: bool | None = everyday(None, Check("switch", optional=True))
     standardize: bool = everyday(True, SWITCH)
     basis: Any = of_kernel(None)
+    tree_rounds: int = of_kernel(200, Check("whole", least=1))
     fit_intercept: bool = of_kernel(True, SWITCH, flag_name="intercept")
     gamma_multiples: tuple[float, ...] = of_kernel(
         (1.0,), Check("numbers", above=0.0), metavar="F,G,.."

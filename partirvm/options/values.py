@@ -294,6 +294,29 @@ class Warp(Value, name="auto", of="warp"):
 
 
 @dataclass(repr=False)
+class Trees(Value, name="trees", of="basis"):
+    """The predictions of boosted trees are basis functions, one per target or class.
+
+    The trees are those of scikit-learn's ``HistGradientBoosting``, learned from at most 200,000
+    rows. A training row's prediction is that of trees that learned without its fold, one of five
+    (without its fold of groups, if there are groups).
+
+    Parameters
+    ----------
+    rounds : int, default=200
+        Number of boosted trees per target, or per class, for basis="trees".
+
+    Examples
+    --------
+    >>> from partirvm import RVMRegressor, Trees
+    >>> RVMRegressor(basis=Trees(rounds=50)).get_params()["basis__rounds"]
+    50
+    """
+
+    rounds: int = held("tree_rounds")
+
+
+@dataclass(repr=False)
 class AlphaPrior(Value, name="gamma", of="alpha_prior"):
     """Gamma prior on the precision α of each weight, and fixed precisions.
 
@@ -424,6 +447,7 @@ VALUES: tuple[type[Value], ...] = (
     Local,
     Noise,
     Warp,
+    Trees,
     AlphaPrior,
     Radial,
 )

@@ -81,7 +81,9 @@ class Augmenting:
         scaling = model.design.scaling
         variance = float((moments.targets.variance / scaling.t_scale**2)[0])
         origin = scaling.inputs(moments.inputs.mean[None])[0]
-        return cls(model, folded(training, scaling), executor, variance, origin)
+        return cls(
+            model, folded(training, scaling, model.design.functions), executor, variance, origin
+        )
 
     def pieces(self, source: Source, progress: Progress | None = None) -> Iterator["Piece"]:
         """Yield predictions for all rows of a source in tile order. ``progress`` counts the tiles

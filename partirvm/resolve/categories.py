@@ -13,7 +13,7 @@ from partirvm.learning.level_variances import with_level_variances
 from partirvm.learning.process_search import evidence_of, searchable
 from partirvm.learning.sample import SampledRows
 from partirvm.planning.memory import FLOAT
-from partirvm.resolve.kernel import chooses, resolve_kernel
+from partirvm.resolve.kernel import chooses, has_plain_inputs, resolve_kernel
 from partirvm.resolve.samples import OutOfTime, Samples
 from partirvm.spec.problem import Problem
 from partirvm.types import LEARNING_ROWS
@@ -83,7 +83,9 @@ def with_levels(samples: Samples, problem: Problem, moments: Moments) -> Embedde
         if len(candidates) > 1:
             evidence = [evidence_of_levels(samples, levels.problem) for levels in candidates]
             best = candidates[int(np.argmax(evidence))]
-    return replace(best, source=folded(samples.source, best.problem.empty.scaling))
+    empty = best.problem.empty
+    source = folded(samples.unfolded, empty.scaling, empty.functions)
+    return replace(best, source=source)
 
 
 def with_form(
@@ -118,7 +120,7 @@ def level_forms(samples: Samples, problem: Problem) -> list[CategoryForm]:
     """Return the possible forms of categorical features; the evidence decides between several."""
     request = samples.request
     columns = samples.source.columns
-    if not (chooses(request) and request.standardize and request.basis is None):
+    if not (chooses(request) and request.standardize and has_plain_inputs(request)):
         return []
     counts = {j: len(columns.categories.get(name, ())) for j, name in enumerate(columns.features)}
     several = {j: count for j, count in counts.items() if count > 2}
@@ -135,6 +137,8 @@ def level_forms(samples: Samples, problem: Problem) -> list[CategoryForm]:
 
 def evidence_of_levels(samples: Samples, problem: Problem) -> float:
     """Return the evidence of an exact process for a problem, on rows with the problem's folds."""
-    folds = replace(samples, source=folded(samples.source, problem.empty.scaling))
+    empty = problem.empty
+    source = folded(samples.unfolded, empty.scaling, empty.functions)
+    folds = replace(samples, source=source)
     with folds.take(problem, min(LEARNING_ROWS, samples.source.n_rows)) as sample:
         return evidence_of(sample, problem, samples.request.seed)

@@ -34,14 +34,26 @@ from partirvm.kernels import (
     Several,
     kernel_from_spec,
 )
-from partirvm.kernels.functions import LINEAR, Basis, evaluated, name_of, require_function
+from partirvm.kernels.functions import (
+    LINEAR,
+    TREES,
+    Basis,
+    evaluated,
+    name_of,
+    require_function,
+)
+from partirvm.learning.boosting import unlearned_trees
 from partirvm.options import Request
 from partirvm.options.constraints import Check
 from partirvm.scaling.maps import Scaling
+from partirvm.spec.problem import Likelihood
 from partirvm.types import Columns, Float
 
 BY_GAMMA: dict[str, type[Family]] = {**kernels.WITH_GAMMA, "auto": kernels.Gaussian}
 """Kernel families by their option values; "auto" is resolved if gamma is learned."""
+
+AUTO = "auto"
+"""Value of ``basis`` with which left-out rows decide about boosted trees."""
 
 LEARN = ("learn-shared", "learn-per-feature")
 RULES = ("learn", "scale", *LEARN)
@@ -102,10 +114,20 @@ def checked_basis(given: Any) -> Any:
     """Return ``basis`` as None, a string (not imported), a callable or a tuple of these, or raise
     ``UsageError``."""
     if isinstance(given, list | tuple) and given:
+        if sum(_is(part, TREES) for part in given) > 1:
+            raise UsageError(f"basis is {given!r}: name {TREES!r} once")
+        if any(_is(part, AUTO) for part in given):
+            raise UsageError(f"basis is {given!r}: {AUTO!r} cannot be part of a list")
         return tuple(map(checked_basis, given))
-    if given is not None and not (isinstance(given, str) and given == LINEAR):
+    if given is not None and not _is(given, LINEAR, TREES, AUTO):
         require_function(given, "basis")
     return given
+
+
+def has_plain_inputs(request: Request) -> bool:
+    """Return whether scaled inputs may be replaced by others: no basis function is a function of
+    them (boosted trees see raw inputs)."""
+    return request.basis is None or _is(request.basis, TREES, AUTO)
 
 
 def portable(request: Request) -> dict[str, Any]:
@@ -287,16 +309,32 @@ def input_variance(columns: Columns, moments: Moments, scaling: Scaling) -> Floa
     return variance
 
 
-def resolve_basis(request: Request, source: Source, scaling: Scaling) -> Basis | None:
-    """Construct the basis functions, which are evaluated on the first rows to count them. Raises
-    ``UsageError`` for failed imports or wrong values."""
+def resolve_basis(
+    request: Request, source: Source, scaling: Scaling, likelihood: Likelihood
+) -> Basis | None:
+    """Construct the basis functions; Python functions are evaluated on the first rows to count
+    them.
+
+    Raises ``UsageError`` for failed imports or wrong values.
+
+    Args:
+        request: the options, of which basis is used
+        source: the rows
+        scaling: the map from the d features to the scaled inputs
+        likelihood: the likelihood of the target
+    """
     if request.basis is None:
         return None
     points = scaling.inputs(source.tile(0).X[:16])
     given = request.basis
-    every = given if isinstance(given, tuple) else (given,)
-    sizes = [
-        source.n_features if each == LINEAR else evaluated(each, "basis", points).shape[1]
-        for each in every
-    ]
-    return Basis(tuple(zip(every, sizes, strict=True)))
+    parts = list[tuple[Any, int]]()
+    for part in given if isinstance(given, tuple) else (given,):
+        if _is(part, TREES, AUTO):
+            # learned later (``resolve.tree_basis``)
+            trees = unlearned_trees(source.columns, source.n_targets, likelihood)
+            parts.append((trees, trees.size))
+        elif _is(part, LINEAR):
+            parts.append((part, source.n_features))
+        else:
+            parts.append((part, evaluated(part, "basis", points).shape[1]))
+    return Basis(tuple(parts))

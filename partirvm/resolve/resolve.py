@@ -7,6 +7,7 @@ limits.
 
 import time
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from timeit import repeat
 from typing import Any
 
@@ -39,6 +40,7 @@ from partirvm.resolve.small_fits import (
     with_learned_kernel,
     with_warped_target,
 )
+from partirvm.resolve.tree_basis import kernel_with_trees
 from partirvm.spec.problem import Likelihood, Options, Problem
 from partirvm.strategies import STRATEGIES
 from partirvm.strategies.fit_rows import GROWING, ROWS_PER_COLUMN, joined, rows_read
@@ -193,7 +195,9 @@ def run_small_fits(samples: Samples, problem: Problem, moments: Moments) -> Smal
     request = samples.request
     source = samples.source
     warped = with_warped_target(samples, problem, float(moments.targets.minimum.min()))
-    kernel = kernel_of(samples, warped.problem, moments)
+    learn = partial(kernel_of, moments=moments)
+    learned = kernel_with_trees(samples, warped.problem, learn)
+    kernel = learned.kernel
     problem = kernel.problem
     schedule = schedule_for(request, problem.n_rows, problem.likelihood, problem.n_outputs)
     if problem.mean_only:
@@ -201,7 +205,7 @@ def run_small_fits(samples: Samples, problem: Problem, moments: Moments) -> Smal
     # learning may have changed the likelihood
     samples = replace(samples, source=kernel.source, shape=_shape(source, problem, request))
     measured = size_of(samples, kernel, schedule)
-    notes = weight_notes(problem) + warped.notes + kernel.notes + measured.notes
+    notes = weight_notes(problem) + warped.notes + learned.notes + kernel.notes + measured.notes
     return SmallFits(kernel, schedule, measured, notes)
 
 

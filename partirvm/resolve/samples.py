@@ -7,6 +7,7 @@ from typing import Any
 
 from partirvm.core.termination import Termination
 from partirvm.data import Source
+from partirvm.data.folds import unfolded_source
 from partirvm.execution import Executor
 from partirvm.kernels.design import Design
 from partirvm.learning.forms import kernel_text
@@ -100,6 +101,11 @@ class Samples:
     spent: Spent = field(default_factory=Spent)
     began: float = field(default_factory=time.perf_counter)
     effort: SearchEffort = field(default_factory=lambda: EFFORT)
+
+    @property
+    def unfolded(self) -> Source:
+        """The rows as new rows have them (``data.folds``)."""
+        return unfolded_source(self.source)
 
     def take(
         self, problem: Problem, rows: int, log: SmallFitLog | None = None, room: int = 0

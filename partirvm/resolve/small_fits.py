@@ -18,7 +18,7 @@ from partirvm.learning.target import with_target
 from partirvm.planning.cost import tries_residuals
 from partirvm.planning.memory import judging_bytes
 from partirvm.resolve.categories import EmbeddedLevels, with_levels
-from partirvm.resolve.kernel import chooses
+from partirvm.resolve.kernel import chooses, has_plain_inputs
 from partirvm.resolve.samples import OutOfTime, Samples, SmallFitLog
 from partirvm.spec.entries import Entry, Record
 from partirvm.spec.problem import Options, PassFit, Problem, survivors
@@ -227,7 +227,7 @@ def search(
     if is_tied(samples, problem, plan.options):
         learn(sample, start, plan.options, request.seed)
         return problem
-    warp = chosen and request.warp == "auto" and request.standardize and request.basis is None
+    warp = chosen and request.warp == "auto" and request.standardize and has_plain_inputs(request)
     settings = SearchSettings(
         plan.options,
         request.seed,

@@ -100,6 +100,7 @@ class FeatureMap(DeclaredState):
 
     def __call__(self, X: Float) -> Float:
         """Return the inputs (n, d') of rows X (n, d). A missing number remains NaN."""
+        X = X[:, : len(self.spreads)]
         coordinates = {j: of_levels(table, X[:, j]) for j, table in self.tables}
         additional = [columns[:, 1:] for columns in coordinates.values()]
         for j, weights in self.effects:
@@ -308,6 +309,11 @@ class Scaling(DeclaredState):
         return repr([np.ravel(part).tolist() for part in numbers])
 
     @property
+    def n_features(self) -> int:
+        """d, the number of features."""
+        return self.n_inputs if self.features is None else len(self.features.spreads)
+
+    @property
     def n_inputs(self) -> int:
         """d', the number of columns that the kernel uses."""
         return len(self.x_shift)
@@ -359,9 +365,9 @@ class Scaling(DeclaredState):
         return self.features.used(inputs)
 
     def inputs(self, X: Float) -> Float:
-        """Return the inputs (n, d') in the kernel's coordinates."""
-        if self.features is not None:
-            X = self.features(X)
+        """Return the inputs (n, d') in the kernel's coordinates; further columns of X, which
+        training rows may have (``data.folds``), are ignored."""
+        X = X[:, : self.n_features] if self.features is None else self.features(X)
         scaled = X - self.x_shift
         scaled /= self.x_scale
         is_missing = np.isnan(scaled)
@@ -424,7 +430,8 @@ def _predicted(rows: Float, is_missing: Bool, regressions: Float) -> Float:
 
 
 def unfolded_inputs(X: Float, scaling: Scaling) -> Float:
-    """Return training rows X (n, d) as they were before ``folded_inputs``."""
+    """Return training rows X (n, d) as they were before ``data.folds``."""
+    X = X[:, : scaling.n_features]
     if scaling.features is None or not scaling.features.folded:
         return X
     rows = X.copy()

@@ -35,6 +35,7 @@ FITS = {
     "several learned widths": {"gamma": "learn-shared", "gamma_multiples": (1, 30)},
     "local noise": {"noise": "local"},
     "a basis": {"basis": BASIS},
+    "boosted trees": {"basis": "trees", "tree_rounds": 3},
     "several targets": {"targets": 2, "residual": "local", "neighbours": 10},
     "two classes": {"classes": 2},
 }

@@ -1,0 +1,56 @@
+"""Boosted trees in the graph of a model: the forest for new rows.
+
+A split on a category becomes a split on a number: for each different set of levels, a table gives 0
+for the levels that go left and 1 for the others.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from partirvm.kernels.trees import BoostedTrees
+from partirvm.types import Float, Int
+
+BETWEEN = 0.5
+"""Threshold of a split on such a table."""
+
+
+def values_of_trees(graph: Any, trees: BoostedTrees) -> Any:
+    """Return the basis functions (n, B) of the forest for new rows, as a node of the graph."""
+    forest = trees.part(0)
+    positions = forest.features.copy()
+    thresholds = forest.thresholds.copy()
+    columns = [graph.rows]
+    width = graph.rows.width
+    for feature in np.flatnonzero(forest.counts).tolist():
+        nodes = np.flatnonzero(forest.features == feature)
+        if not len(nodes):
+            continue
+        sides, places = np.unique(sides_of_levels(forest, nodes), axis=1, return_inverse=True)
+        positions[nodes] = width + places.ravel()
+        thresholds[nodes] = BETWEEN
+        columns.append(graph("Table", graph.rows.take([feature]), sides))
+        width += sides.shape[1]
+    outputs = graph(
+        "Trees",
+        graph.joined(columns),
+        forest.constants[0],
+        positions,
+        thresholds,
+        forest.rights,
+        forest.missing_left,
+        forest.roots[0],
+    )
+    if forest.link == "softmax":
+        return graph("Softmax", outputs)
+    if forest.link == "logistic":
+        return graph.joined([outputs, graph("Sigmoid", outputs)])
+    return outputs
+
+
+def sides_of_levels(forest: BoostedTrees, nodes: Int) -> Float:
+    """Return the sides (L + 1, k) of the levels of a feature at splits (k,) on it: 0 is left, and
+    the last row is for missing and unknown levels."""
+    n_levels = int(forest.counts[forest.features[nodes[0]]])
+    left = np.vstack([forest.levels[forest.sets[nodes], :n_levels].T, forest.missing_left[nodes]])
+    return np.where(left, 0.0, 1.0)
