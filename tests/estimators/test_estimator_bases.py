@@ -179,8 +179,11 @@ def test_weight_vectors_of_classes_are_the_mode(kernel, classes):
             {"kernel": None, "basis": "linear", "gamma": 0.5},
             "its own parameters, or none: leave gamma out",
         ),
-        ({"basis": "quadratic"}, "basis is 'quadratic': it must be 'linear', a callable, or"),
-        ({"basis": PolynomialFeatures(2)}, "it must be 'linear', a callable, or"),
+        (
+            {"basis": "quadratic"},
+            "basis is 'quadratic': it must be 'linear', 'trees', 'auto', a callable, or",
+        ),
+        ({"basis": PolynomialFeatures(2)}, "it must be 'linear', 'trees', 'auto', a callable, or"),
         ({"basis": "no_such:f"}, "no_such:f cannot be imported"),
         ({"basis": lambda X: X[:, 0]}, r"returned the shape \(16,\)"),
     ],

@@ -98,8 +98,9 @@ def test_clones_keep_the_client_and_pickles_do_not():
 
 
 def test_a_fitted_estimator_does_not_reference_its_rows():
-    """Nothing keeps X or y alive, and without local residuals a pickle is small."""
-    X, y = plane(3000, d=20)
+    """Nothing keeps X or y alive, and without local residuals a pickle is small: of its 54 kB, the
+    quantiles of left-out errors take 29."""
+    X, y = plane(6000, d=20)
     X = X.copy()
     y = y.copy()
     references = [weakref.ref(X), weakref.ref(y)]
