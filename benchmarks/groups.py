@@ -38,91 +38,93 @@ class GroupedSet(NamedTuple):
     groups: Int
 
 
-def stations(seed: int) -> GroupedSet:
-    """60 stations of 40 rows: coordinates, a smooth field, and an effect of each station."""
+def stations(seed: int, n_groups: int = 60) -> GroupedSet:
+    """Stations of 40 rows: coordinates, a smooth field, and an effect of each station."""
     rng = default_rng(seed)
-    place = rng.uniform(0, 10, (60, 2))
-    effect = np.sin(place[:, 0]) + 0.5 * np.cos(place[:, 1]) + 0.5 * rng.standard_normal(60)
-    g = np.repeat(np.arange(60), 40)
-    t = rng.uniform(0, 1, 2400)
-    y = effect[g] + np.sin(2 * np.pi * t) + 0.1 * rng.standard_normal(2400)
+    place = rng.uniform(0, 10, (n_groups, 2))
+    effect = np.sin(place[:, 0]) + 0.5 * np.cos(place[:, 1]) + 0.5 * rng.standard_normal(n_groups)
+    g = np.repeat(np.arange(n_groups), 40)
+    t = rng.uniform(0, 1, len(g))
+    y = effect[g] + np.sin(2 * np.pi * t) + 0.1 * rng.standard_normal(len(g))
     return GroupedSet(np.column_stack([place[g], t]), y, g)
 
 
-def patients(seed: int) -> GroupedSet:
-    """120 patients of 5 to 20 visits: age, weight and sex, an intercept and a slope of each."""
+def patients(seed: int, n_groups: int = 120) -> GroupedSet:
+    """Patients with 5 to 20 visits: age, weight and sex, an intercept and a slope of each."""
     rng = default_rng(seed)
-    g = np.repeat(np.arange(120), rng.integers(5, 21, 120))
-    age = rng.uniform(20, 80, 120)[g]
-    weight = (70 + 12 * rng.standard_normal(120))[g]
-    sex = rng.integers(0, 2, 120)[g].astype(float)
+    g = np.repeat(np.arange(n_groups), rng.integers(5, 21, n_groups))
+    age = rng.uniform(20, 80, n_groups)[g]
+    weight = (70 + 12 * rng.standard_normal(n_groups))[g]
+    sex = rng.integers(0, 2, n_groups)[g].astype(float)
     t = rng.uniform(0, 5, len(g))
-    own = rng.standard_normal((120, 2))[g]
+    own = rng.standard_normal((n_groups, 2))[g]
     y = 0.03 * age + 0.02 * weight + 0.5 * sex + 0.8 * own[:, 0] + (0.3 + 0.2 * own[:, 1]) * t
     return GroupedSet(
         np.column_stack([age, weight, sex, t]), y + 0.3 * rng.standard_normal(len(g)), g
     )
 
 
-def shops(seed: int) -> GroupedSet:
-    """50 shops of 40 weeks: size, region, price and season, an effect of each shop."""
+def shops(seed: int, n_groups: int = 50) -> GroupedSet:
+    """Shops of 40 weeks: size, region, price and season, an effect of each shop."""
     rng = default_rng(seed)
-    g = np.repeat(np.arange(50), 40)
-    week = np.tile(np.arange(40), 50)
-    size = rng.uniform(1, 5, 50)[g]
-    region = rng.integers(0, 4, 50)[g]
-    price = rng.uniform(0.8, 1.2, 2000)
-    own = 0.4 * rng.standard_normal(50)[g]
+    g = np.repeat(np.arange(n_groups), 40)
+    week = np.tile(np.arange(40), n_groups)
+    size = rng.uniform(1, 5, n_groups)[g]
+    region = rng.integers(0, 4, n_groups)[g]
+    price = rng.uniform(0.8, 1.2, len(g))
+    own = 0.4 * rng.standard_normal(n_groups)[g]
     season = np.sin(2 * np.pi * week / 26) * np.array([0.2, 0.5, 0.8, 1.0])[region]
-    y = np.log(size) + season - 2 * (price - 1) + own + 0.15 * rng.standard_normal(2000)
+    y = np.log(size) + season - 2 * (price - 1) + own + 0.15 * rng.standard_normal(len(g))
     return GroupedSet(np.column_stack([size, region, price, week]), y, g)
 
 
-def batches(seed: int) -> GroupedSet:
-    """40 batches of 40 parts; no feature says which batch a part is from."""
+def batches(seed: int, n_groups: int = 40) -> GroupedSet:
+    """Batches of 40 parts; no feature says which batch a part is from."""
     rng = default_rng(seed)
-    g = np.repeat(np.arange(40), 40)
-    X = rng.uniform(-2, 2, (1600, 4))
-    own = 0.5 * rng.standard_normal(40)[g]
-    y = np.sin(2 * X[:, 0]) + X[:, 1] * X[:, 2] / 2 + own + 0.2 * rng.standard_normal(1600)
+    g = np.repeat(np.arange(n_groups), 40)
+    X = rng.uniform(-2, 2, (len(g), 4))
+    own = 0.5 * rng.standard_normal(n_groups)[g]
+    y = np.sin(2 * X[:, 0]) + X[:, 1] * X[:, 2] / 2 + own + 0.2 * rng.standard_normal(len(g))
     return GroupedSet(X, y, g)
 
 
-def machines(seed: int) -> GroupedSet:
-    """24 machines of 80 runs: two settings of each machine, speed and load, whose effect differs
+def machines(seed: int, n_groups: int = 24) -> GroupedSet:
+    """Machines of 80 runs: two settings of each machine, speed and load, whose effect differs
     between machines."""
     rng = default_rng(seed)
-    g = np.repeat(np.arange(24), 80)
-    settings = rng.uniform(-1, 1, (24, 2))[g]
-    speed = rng.uniform(-1, 1, 1920)
-    load = rng.uniform(-1, 1, 1920)
-    own = rng.standard_normal((24, 2))[g]
+    g = np.repeat(np.arange(n_groups), 80)
+    settings = rng.uniform(-1, 1, (n_groups, 2))[g]
+    speed = rng.uniform(-1, 1, len(g))
+    load = rng.uniform(-1, 1, len(g))
+    own = rng.standard_normal((n_groups, 2))[g]
     y = settings[:, 0] + np.sin(3 * speed) + 0.5 * load * (1 + 0.5 * own[:, 0]) + 0.3 * own[:, 1]
     return GroupedSet(
-        np.column_stack([settings, speed, load]), y + 0.1 * rng.standard_normal(1920), g
+        np.column_stack([settings, speed, load]), y + 0.1 * rng.standard_normal(len(g)), g
     )
 
 
-def weather_days(seed: int) -> GroupedSet:
-    """90 days of 24 hours: hour, temperature and wind, and an effect of each day."""
+def weather_days(seed: int, n_groups: int = 90) -> GroupedSet:
+    """Days of 24 hours: hour, temperature and wind, and an effect of each day."""
     rng = default_rng(seed)
-    g = np.repeat(np.arange(90), 24)
-    hour = np.tile(np.arange(24), 90)
-    warm = rng.standard_normal(90)[g]
+    g = np.repeat(np.arange(n_groups), 24)
+    hour = np.tile(np.arange(24), n_groups)
+    warm = rng.standard_normal(n_groups)[g]
     temperature = 10 + 5 * warm + 4 * np.sin(np.pi * (hour - 8) / 12)
-    wind = np.abs(rng.standard_normal(90)[g] + 0.5 * rng.standard_normal(2160))
-    y = 0.1 * temperature - 0.3 * wind + np.cos(np.pi * hour / 6) + 0.4 * rng.standard_normal(90)[g]
+    wind = np.abs(rng.standard_normal(n_groups)[g] + 0.5 * rng.standard_normal(len(g)))
+    own = 0.4 * rng.standard_normal(n_groups)[g]
+    y = 0.1 * temperature - 0.3 * wind + np.cos(np.pi * hour / 6) + own
     return GroupedSet(
-        np.column_stack([hour, temperature, wind]), y + 0.2 * rng.standard_normal(2160), g
+        np.column_stack([hour, temperature, wind]), y + 0.2 * rng.standard_normal(len(g)), g
     )
 
 
-def no_effect(seed: int) -> GroupedSet:
-    """30 groups of 50 rows of a smooth function, without effects of groups."""
+def no_effect(seed: int, n_groups: int = 30) -> GroupedSet:
+    """Groups of 50 rows of a smooth function, without effects of groups."""
     rng = default_rng(seed)
-    X = rng.uniform(-2, 2, (1500, 3))
-    y = np.sin(2 * X[:, 0]) + 0.5 * X[:, 1] ** 2 + 0.05 * rng.standard_normal(1500)
-    return GroupedSet(X, y, np.repeat(np.arange(30), 50))
+    n = 50 * n_groups
+    X = rng.uniform(-2, 2, (n, 3))
+    y = np.sin(2 * X[:, 0]) + 0.5 * X[:, 1] ** 2 + 0.05 * rng.standard_normal(n)
+    return GroupedSet(X, y, np.repeat(np.arange(n_groups), 50))
 
 
 def _read(folder: Path, name: str) -> tuple[Float, Float]:

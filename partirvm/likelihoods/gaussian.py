@@ -13,6 +13,7 @@ import numpy as np
 
 from partirvm.core import solvers
 from partirvm.core.diagnostics import NumberDiagnostics
+from partirvm.core.group_effects import EffectsFit
 from partirvm.core.held_back import sampled_rows
 from partirvm.core.left_out import LeftOut, left_out_of
 from partirvm.core.posterior import posterior
@@ -246,11 +247,25 @@ def _calibrated(fit: HyperState, left_out: tuple[LeftOut, ...]) -> HyperState:
     return replace(fit, calibration=calibration, left_out=diagnostics)
 
 
-def calibrated_by_groups(fit: HyperState, left_out: tuple[LeftOut, ...]) -> HyperState:
-    """Return the fit with the calibration from groups that were left out, for rows of new groups;
-    its earlier calibration remains for rows of known groups."""
+def calibrated_by_groups(
+    fit: HyperState, left_out: tuple[LeftOut, ...], known: EffectsFit | None = None
+) -> HyperState:
+    """Return the fit with the calibration from groups that were left out, for rows of new groups.
+
+    For rows of known groups, its earlier calibration remains or, with effects of these groups, is
+    replaced by one from errors after these effects.
+
+    Args:
+        fit: the fit, calibrated by rows
+        left_out: errors of left-out groups for each target
+        known: effects of known groups, or None
+    """
     calibrated = _calibrated(fit, left_out)
-    return replace(calibrated, of_known_groups=fit.calibration)
+    if known is None:
+        return replace(calibrated, of_known_groups=fit.calibration)
+    beta = known.effects.precision(float(fit.beta))
+    calibration = known.left_out.calibration(beta, float(fit.target_variance))
+    return replace(calibrated, of_known_groups=calibration, effects=known.effects)
 
 
 def with_rows(fit: HyperState, block: GramBlock) -> HyperState:
