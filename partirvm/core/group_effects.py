@@ -109,8 +109,8 @@ def fitted_effects(left_out: LeftOut, groups: Int) -> EffectsFit | None:
     scaled_errors = left_out.expected()[0]  # √u e
     units = left_out.targets[:, 1]
     codes, places = np.unique(groups, return_inverse=True)
-    sums = np.bincount(places, units)
-    products = np.bincount(places, np.sqrt(units) * scaled_errors)
+    sums: Float = np.bincount(places, units).astype(np.float64)
+    products: Float = np.bincount(places, np.sqrt(units) * scaled_errors).astype(np.float64)
     square = float(scaled_errors @ scaled_errors)
     likelihood = EffectsLikelihood(sums, products, square, len(units))
     ratio = likelihood.best_ratio() if square else 0.0

@@ -243,7 +243,7 @@ class Driver:
                 return (leave_groups_out(request, self._reader("groups")),)
             case FitEffects(left_out):
                 groups = self._reader("groups").tile(left_out.rows).groups
-                return (fitted_effects(left_out, groups),)
+                return (None if groups is None else fitted_effects(left_out, groups),)
             case FitResiduals() as request:
                 return (fit_residuals(request, self._reader("neighbours")),)
             case LearnKernel() as request:

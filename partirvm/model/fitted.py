@@ -369,6 +369,9 @@ class Model(FittedModel):
         without these, of Student's t. With local residuals, it is the model itself, whose variances
         maximise the log density of left-out rows.
         """
+        return self._predictive()
+
+    def _predictive(self) -> "Model":
         if self.residuals is not None or not self._is_calibrated:
             return self
         scale = self.calibrated_width

@@ -1,7 +1,6 @@
 """Predictions for rows of known groups, with the effects of these groups."""
 
 from dataclasses import dataclass, field, fields, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -29,9 +28,8 @@ class KnownRows(Model):
             spread = spread + self.offset_variances
         return mean + self.offsets, spread, near
 
-    @cached_property
-    def predictive(self) -> Model:
-        model = Model.predictive.func(self)
+    def _predictive(self) -> Model:
+        model = super()._predictive()
         if not isinstance(model, KnownRows) or model is self:
             return model
         return replace(model, offset_variances=self.calibrated_width**2 * self.offset_variances)
