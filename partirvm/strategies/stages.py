@@ -326,15 +326,19 @@ def with_groups_left_out(
     problem = state.problem
     if problem.n_targets > 1:
         return state, rows
-    least = problem.left_out_square
-    (by_target,) = yield (LeaveGroupsOut(state.design, state.fit, groups, least),)
-    left_out = tuple(
-        of_groups.different_from(of_rows)
-        for of_groups, of_rows in zip(by_target, rows, strict=True)
+    ((of_groups,),) = yield (
+        LeaveGroupsOut(state.design, state.fit, groups, problem.left_out_square),
     )
-    (known,) = yield (FitEffects(rows[0]),)
-    state = replace(state, fit=calibrated_by_groups(state.fit, left_out, known))
-    return state, rows if known is None else (known.left_out,)
+    # the bound refers to left-out groups
+    of_rows = replace(rows[0], least_square=0.0)
+    (known,) = yield (FitEffects(of_rows),)
+    of_groups = of_groups.different_from(of_rows)
+    effects = None
+    if known is not None:
+        effects = known.effects
+        of_rows = known.left_out
+    fit = calibrated_by_groups(state.fit, of_groups, of_rows, effects)
+    return replace(state, fit=fit), (of_rows,)
 
 
 def corrected(state: RoundsState) -> Steps[float]:
@@ -369,7 +373,7 @@ def with_noise(
     constant = replace(
         state, fit=state.problem.likelihood.settle(state.fit, *statistics, last=True)
     )
-    if len(left_out) != 1 or state.options.noise == CONSTANT or state.design.noise is not None:
+    if len(left_out) != 1 or is_constant(state) or state.design.noise is not None:
         return constant, left_out
     try:
         noise = yield from fitted_noise(constant, left_out[0])
@@ -383,6 +387,15 @@ def with_noise(
     except Stopped:
         yield from saved(replace(constant, scores=None), "early")
         raise
+
+
+def is_constant(state: RoundsState) -> bool:
+    """Return True if the noise does not depend on the inputs: on request, and by default for rows
+    in groups. Errors at new groups are those between groups, which do not grow and shrink with the
+    noise within groups: on terrain in blocks of ten degrees, 95 % intervals that did covered all
+    rows."""
+    noise = state.options.noise
+    return noise == CONSTANT or (state.problem.groups is not None and noise != LOCAL)
 
 
 def fitted_noise(state: RoundsState, left_out: LeftOut) -> Steps[FittedNoise | None]:
