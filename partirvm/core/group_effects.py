@@ -94,7 +94,7 @@ class EffectsLikelihood:
         """Return minus the log likelihood, up to a constant."""
         ratio = float(np.exp(log_ratio))
         determinant = float(np.log1p(ratio * self.sums).sum())
-        return 0.5 * (self.n * np.log(self.noise_variance(ratio)) + determinant)
+        return 0.5 * (self.n * float(np.log(self.noise_variance(ratio))) + determinant)
 
     def best_ratio(self) -> float:
         """Return the λ of the highest likelihood; 0 if effects gain less than ``SURE``."""

@@ -92,7 +92,7 @@ def _inverse(values: Float, vectors: Float, target: Float) -> Float:
         variances = values + np.exp(log_ratio)
         least = np.finfo(float).tiny
         square = max(float(np.sum(squares / variances)), least)
-        return 0.5 * (n * np.log(square) + float(np.log(variances).sum()))
+        return 0.5 * (n * float(np.log(square)) + float(np.log(variances).sum()))
 
     best = minimize_scalar(loss, bounds=LOG_RATIOS, method="bounded")
     scaled = vectors / np.sqrt(values + np.exp(best.x))
