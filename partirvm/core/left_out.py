@@ -172,6 +172,8 @@ class LeftOut:
         groups: the groups (n,) with which the rows were left out, or None
         difference: fraction of the mean squared error that is due to differences between groups;
             columns in other groups replace own columns only for the rest
+        excess: mean squared error of left-out groups minus that of left-out rows, known from
+            another source, or None
     """
 
     errors: Float
@@ -183,6 +185,7 @@ class LeftOut:
     least_square: float = 0.0
     groups: Int | None = None
     difference: float = 0.0
+    excess: float | None = None
 
     @classmethod
     def of(
@@ -275,10 +278,20 @@ class LeftOut:
 
     def different_from(self, rows: Self) -> Self:
         """Return these errors of left-out groups with their ``difference``, given the errors of
-        rows that were left out one by one."""
+        rows that were left out one by one. With an ``excess``, the errors are scaled to the mean
+        square of these rows' errors plus the excess."""
         square = float(np.mean(self.errors[:, 0] ** 2))
         of_rows = float(np.mean(rows.expected()[0] ** 2))
-        return replace(self, difference=max(1.0 - of_rows / square, 0.0) if square else 0.0)
+        groups = replace(self, difference=max(1.0 - of_rows / square, 0.0) if square else 0.0)
+        expected = groups._mean_square()
+        if self.excess is None or not expected:
+            return groups
+        factor = np.sqrt((rows._mean_square() + self.excess) / expected)
+        return replace(groups, errors=factor * groups.errors)
+
+    def _mean_square(self) -> float:
+        """Return the mean squared error, without the factors √u."""
+        return float(np.mean(self.expected()[0] ** 2 / self.targets[:, 1]))
 
     def _weighted(self, factors: Float) -> Self:
         """Return the rows with their weights u multiplied by ``factors`` (n,)."""

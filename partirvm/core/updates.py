@@ -21,6 +21,7 @@ from typing import Any, Self
 import numpy as np
 
 from partirvm.core.diagnostics import NumberDiagnostics
+from partirvm.core.group_effects import GroupEffects
 from partirvm.core.left_out import Calibration
 from partirvm.core.posterior import (
     Posterior,
@@ -74,6 +75,7 @@ class HyperState:
         left_out: diagnostics of these rows, or None
         of_known_groups: the prediction uncertainty for rows of known groups, if ``calibration`` is
             that for rows of new groups
+        effects: effects of known groups, or None
         least_noise: minimum σ²
         n_classes: number of classes whose indicators are the targets, or 0
         ramp: converts the indicators into probabilities
@@ -92,6 +94,7 @@ class HyperState:
     calibration: Calibration | None = None
     left_out: NumberDiagnostics | None = field(default=None, repr=False)
     of_known_groups: Calibration | None = None
+    effects: GroupEffects | None = None
     least_noise: float = 0.0
     n_classes: int = 0
     ramp: Ramp = field(default_factory=Ramp)
@@ -150,7 +153,9 @@ class HyperState:
             others: further fields; by default, fields that depend on the columns are empty
         """
         first: dict[str, Any] = {"iteration": 0, "floored": False}
-        unknown = dict.fromkeys(("entered", "calibration", "of_known_groups", "left_out", "found"))
+        unknown = dict.fromkeys(
+            ("entered", "calibration", "of_known_groups", "effects", "left_out", "found")
+        )
         alpha = self.prior.fix(statistics.labels, alpha)
         fields = {**first, **unknown, **others}
         return replace(self, statistics=statistics, alpha=alpha, beta=beta, **fields)

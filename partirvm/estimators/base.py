@@ -33,7 +33,7 @@ from partirvm.export import to_c, to_numpy, to_onnx
 from partirvm.fit.driver import Driver, MemoryJournal
 from partirvm.fit.run import run, with_new_rows
 from partirvm.kernels.permission import FunctionParameters
-from partirvm.model import FAR, OfRows
+from partirvm.model import FAR, Model, OfRows, known_rows
 from partirvm.model.base import bases_of
 from partirvm.options import Request
 from partirvm.options.table import (
@@ -49,6 +49,7 @@ from partirvm.options.values import AlphaPrior, ColumnOptions, Strategy, Value, 
 from partirvm.predict.prediction import (
     score,
     tile_values,
+    values_by_group,
     warn_of_far_rows,
     warn_of_unseen_levels,
 )
@@ -58,7 +59,7 @@ from partirvm.resolve.kernel import portable
 from partirvm.resolve.new_problem import timer
 from partirvm.resolve.resolve import FitSpec, check_parameters, continued, resolve
 from partirvm.scaling.maps import unfolded_inputs
-from partirvm.types import Columns, Float
+from partirvm.types import Columns, Float, Int
 
 
 @dataclass(eq=False, repr=False)
@@ -391,15 +392,23 @@ class RelevanceVectorMachine(FunctionParameters, BaseEstimator):
         pruned._take(self.model_.prune(max_vectors), self._input_variance)
         return pruned
 
-    def _values(self, function: OfRows, X: Any) -> Float:
+    def _values(
+        self, function: OfRows, X: Any, of_tile: Callable[[Source, int], Float] | None = None
+    ) -> Float:
         """Return the values (n, V) of a function of raw inputs, such as a model's intervals, for
-        each row of X."""
+        each row of X.
+
+        Args:
+            function: the function of rows in memory.
+            X: the rows (n, d).
+            of_tile: returns the records of a tile of other rows, by default from ``function``.
+        """
         if in_memory(X):
             values, near = function(rows_of(self, X, self.model_.columns)[0])
             far = int((near < FAR).sum())
         else:
             source = as_source(X)
-            tiles = partial(tile_values, function)
+            tiles = partial(tile_values, function) if of_tile is None else of_tile
             require_features_like(source, self.model_.columns)
             warn_of_unseen_levels(source)
             with closing(executor_for(self.client)) as executor:
@@ -419,10 +428,12 @@ class RelevanceVectorMachine(FunctionParameters, BaseEstimator):
         X, codes = without_groups(X, groups)
         if codes is None or model.known is None:
             return self._values(function(model), X)
+        if not in_memory(X):
+            return self._values(function(model), X, partial(_tile_by_group, function, model, codes))
         known = model.known.has(codes)
         parts = [
             self._values(function(one), X) if of_rows.any() else np.zeros((len(codes), 1))
-            for one, of_rows in ((model.of_known_groups(), known), (model, ~known))
+            for one, of_rows in ((known_rows(model, codes), known), (model, ~known))
         ]
         return np.where(known[:, None], *parts)
 
@@ -490,3 +501,18 @@ class RelevanceVectorMachine(FunctionParameters, BaseEstimator):
             with closing(executor_for(self.client)) as executor:
                 diagnostics = list(score(self.model_, source, executor).diagnostics)
         return DiagnosticsDisplay(diagnostics, self.model_.output_names).plot(figure)
+
+
+def _tile_by_group(
+    function: Callable[[Any], OfRows], model: Model, groups: Int, source: Source, number: int
+) -> Float:
+    """Return a tile's records as ``tile_values`` does, with other values for known groups.
+
+    Args:
+        function: returns a function of raw inputs, given a model
+        model: the model, with known groups
+        groups: codes of the groups of all rows (n,)
+        source: the rows
+        number: number of the tile
+    """
+    return values_by_group(function, model, source, number, groups[source.original_rows(number)])

@@ -360,9 +360,9 @@ class RVMRegressor(MultiOutputMixin, RegressorMixin, RelevanceVectorMachine):
             its centre. Local residuals, Python functions as kernel or basis, and rows with missing
             numbers have no gradient.
         groups : array-like (n,), str or Groups, optional
-            Groups of the rows, as in ``fit``. Rows of groups that the fit has seen get the smaller
-            uncertainty of further rows of these groups, and their local residuals; without it, all
-            rows count as rows of new groups.
+            Groups of the rows, as in ``fit``. Rows of groups that the fit has seen get the effects
+            of these groups, their local residuals, and the smaller uncertainty of further rows of
+            these groups; without it, all rows count as rows of new groups.
 
         Returns
         -------

@@ -13,6 +13,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from partirvm.core.group_effects import fitted_effects
 from partirvm.core.held_back import sampled_rows
 from partirvm.core.sampling import Purpose, stream
 from partirvm.core.termination import Termination
@@ -36,6 +37,7 @@ from partirvm.spec.panel_pass import Pass
 from partirvm.spec.problem import DenseFit, Options, PassFit, Problem, Solved
 from partirvm.strategies import AnyStrategy
 from partirvm.strategies.instructions import (
+    FitEffects,
     FitResiduals,
     LearnKernel,
     LeaveGroupsOut,
@@ -239,6 +241,9 @@ class Driver:
                 return (Solved(*solve.run(self._telling(self.watcher.on_step))),)
             case LeaveGroupsOut() as request:
                 return (leave_groups_out(request, self._reader("groups")),)
+            case FitEffects(left_out):
+                groups = self._reader("groups").tile(left_out.rows).groups
+                return (None if groups is None else fitted_effects(left_out, groups),)
             case FitResiduals() as request:
                 return (fit_residuals(request, self._reader("neighbours")),)
             case LearnKernel() as request:

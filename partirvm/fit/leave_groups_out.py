@@ -4,24 +4,30 @@ The rows are read once; there are at most ``LEFT_OUT_ROWS`` of them. Their desig
 a batch of groups at a time.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from partirvm.core.left_out import LeftOut
 from partirvm.core.left_out_groups import GroupedDesign, TargetFit, in_order, left_out_groups
+from partirvm.core.left_out_process import process_errors
 from partirvm.data.source import Tile
 from partirvm.fit.residual_rows import ResidualReader
-from partirvm.kernels.design import TEMPER, Design
+from partirvm.kernels.design import NONE, TEMPER, Design
 from partirvm.strategies.instructions import LeaveGroupsOut
 from partirvm.types import PANEL_ROWS, Float, Int
+
+PROCESS_ROWS = 600
+"""Maximum number of rows of the process."""
 
 BATCH_ROWS = 4 * PANEL_ROWS
 """Approximate number of rows whose design is in memory at the same time."""
 
 
 def leave_groups_out(request: LeaveGroupsOut, reader: ResidualReader) -> tuple[LeftOut, ...]:
-    """Return the errors of each target on groups that are left out of a fit."""
+    """Return the errors of each target on groups that are left out of a fit, with their ``excess``
+    in a process."""
     tile = reader.tile(request.groups.rows)
     owners = owners_of(request.design, reader)
     batches = request.groups.batches(BATCH_ROWS)
@@ -40,7 +46,39 @@ def leave_groups_out(request: LeaveGroupsOut, reader: ResidualReader) -> tuple[L
             reader.progress()
             of_batch = replace(fit, target=fit.target[rows])
             of_target.append(left_out_groups(design, of_batch, nearest))
-    return tuple(map(in_order, parts))
+    reader.progress()
+    excesses = excess_of_groups(request, tile, fits)
+    return tuple(
+        replace(in_order(of_target), excess=excess)
+        for of_target, excess in zip(parts, excesses, strict=True)
+    )
+
+
+def excess_of_groups(
+    request: LeaveGroupsOut, tile: Tile, fits: Sequence[TargetFit]
+) -> list[float | None]:
+    """Return for each target how much larger the mean squared error of left-out groups is than that
+    of left-out rows, in a process with the kernel of the fit; None without a single kernel.
+
+    Args:
+        request: the fit and all left-out rows
+        tile: the rows
+        fits: the fit of each target
+    """
+    weights = np.ones(len(tile.X)) if tile.weights is None else tile.weights
+    present = np.flatnonzero(weights > 0)
+    places = present[np.unique(np.linspace(0, len(present) - 1, PROCESS_ROWS).astype(np.int64))]
+    X = tile.X[places]
+    leading = request.design.take(NONE).block(X)
+    design = request.design.with_centres(X, request.groups.rows[places])
+    kernel = design.block(X)
+    if kernel.shape[1] != len(X):
+        return [None] * len(fits)
+    groups = request.groups.codes[places]
+    errors = [
+        process_errors(kernel, leading, fit.target[places], weights[places], groups) for fit in fits
+    ]
+    return [None if of_target is None else of_target.excess for of_target in errors]
 
 
 def target_fits(request: LeaveGroupsOut, tile: Tile) -> list[TargetFit]:

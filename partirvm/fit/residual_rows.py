@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from partirvm.core.group_effects import GroupEffects
 from partirvm.data.source import Source, Tile
 from partirvm.data.writer import ExternalSorter, runs_of
 from partirvm.execution import Executor
@@ -77,7 +78,8 @@ class ResidualReader:
             points: (m, r), points of some rows
             in_memory: whether the records are kept in memory
         """
-        task = partial(records_of_tile, request.design, request.fit.posterior.mean, metric)
+        mean = request.fit.posterior.mean
+        task = partial(records_of_tile, request.design, mean, metric, request.effects)
         began = time.perf_counter()
         source = self.source
         tiles = range(source.n_tiles)
@@ -124,7 +126,12 @@ def sorted_cells(
 
 
 def records_of_tile(
-    design: Design, mean: Float, metric: Metric, source: Source, number: int
+    design: Design,
+    mean: Float,
+    metric: Metric,
+    effects: GroupEffects | None,
+    source: Source,
+    number: int,
 ) -> Float:
     """Return the records of a tile's rows with positive weight.
 
@@ -132,6 +139,7 @@ def records_of_tile(
         design: the design of M columns, with the scaling of inputs and targets
         mean: posterior mean, (M,) or (M, T)
         metric: gives the points of rows
+        effects: effects of groups, which are subtracted from the errors, or None
         source: the source of the tile
         number: the number of the tile
     """
@@ -143,6 +151,9 @@ def records_of_tile(
     width = metric.width + len(scaling.t_scale) + RESIDUAL_COLUMNS
     records = np.empty((len(positive), width))
     require_positive(scaling.target, float(tile.t[positive].min(initial=1.0)))
+    offsets = np.zeros(len(tile.X))
+    if effects is not None and tile.groups is not None:
+        offsets, _ = effects.of_groups(tile.groups)
     for start in range(0, len(positive), PANEL_ROWS):
         rows = positive[start : start + PANEL_ROWS]
         X = tile.X[rows]
@@ -150,7 +161,7 @@ def records_of_tile(
         records[start : start + len(rows)] = np.column_stack(
             [
                 metric(scaling.inputs(X)),
-                scaling.targets(tile.t[rows]) - fitted.reshape(len(X), -1),
+                scaling.targets(tile.t[rows]) - fitted.reshape(len(X), -1) - offsets[rows, None],
                 np.log(np.ones(len(X)) * design.noise_factor(X)),
                 1.0 / weights[rows],
                 numbers[rows],

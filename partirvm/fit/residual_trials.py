@@ -255,6 +255,8 @@ def fit_alone(
     """
     n_targets = len(request.left_out)
     beta = float(np.broadcast_to(request.fit.beta, n_targets)[target])
+    if request.effects is not None:
+        beta = request.effects.precision(beta)
     variance = float(np.broadcast_to(request.fit.target_variance, n_targets)[target])
     calibration = request.left_out[target].calibration(beta, variance)
     assert calibration is not None

@@ -13,6 +13,7 @@ import numpy as np
 
 from partirvm.core import solvers
 from partirvm.core.diagnostics import NumberDiagnostics
+from partirvm.core.group_effects import GroupEffects
 from partirvm.core.held_back import sampled_rows
 from partirvm.core.left_out import LeftOut, left_out_of
 from partirvm.core.posterior import posterior
@@ -246,11 +247,22 @@ def _calibrated(fit: HyperState, left_out: tuple[LeftOut, ...]) -> HyperState:
     return replace(fit, calibration=calibration, left_out=diagnostics)
 
 
-def calibrated_by_groups(fit: HyperState, left_out: tuple[LeftOut, ...]) -> HyperState:
-    """Return the fit with the calibration from groups that were left out, for rows of new groups;
-    its earlier calibration remains for rows of known groups."""
-    calibrated = _calibrated(fit, left_out)
-    return replace(calibrated, of_known_groups=fit.calibration)
+def calibrated_by_groups(
+    fit: HyperState, groups: LeftOut, rows: LeftOut, effects: GroupEffects | None = None
+) -> HyperState:
+    """Return the fit of one target with one calibration for rows of new groups and another one for
+    rows of known groups.
+
+    Args:
+        fit: the fit
+        groups: errors of left-out groups
+        rows: errors of rows that were left out one by one, after effects of their groups
+        effects: these effects, or None
+    """
+    calibrated = _calibrated(fit, (groups,))
+    beta = float(fit.beta) if effects is None else effects.precision(float(fit.beta))
+    of_known = rows.calibration(beta, float(fit.target_variance))
+    return replace(calibrated, of_known_groups=of_known, effects=effects)
 
 
 def with_rows(fit: HyperState, block: GramBlock) -> HyperState:

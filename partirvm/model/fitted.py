@@ -166,8 +166,8 @@ class Model(FittedModel):
         return replace(self, residuals=None, assessment=None, known=known)
 
     def of_known_groups(self) -> "Model":
-        """Return the model for rows of the groups of the training rows; itself if it was fitted
-        without groups."""
+        """Return the model for rows of the groups of the training rows, without the effects of
+        these groups (``known_rows``); itself if it was fitted without groups."""
         if self.known is None:
             return self
         return replace(
@@ -370,14 +370,26 @@ class Model(FittedModel):
         without these, of Student's t. With local residuals, it is the model itself, whose variances
         maximise the log density of left-out rows.
         """
+        return self._predictive()
+
+    def _predictive(self) -> "Model":
         if self.residuals is not None or not self._is_calibrated:
             return self
-        scale = self._multiple(GAUSSIAN_LEVEL) / quantile(GAUSSIAN_LEVEL)
+        scale = self.calibrated_width
         return replace(
             self,
             root=scale * self._widened[0],
             noise_variance=scale**2 * float(self.noise_variance),
         )
+
+    @property
+    def calibrated_width(self) -> float:
+        """Factor of the standard deviations in ``predictive``."""
+        return self._multiple(GAUSSIAN_LEVEL) / quantile(GAUSSIAN_LEVEL)
+
+    def of_panel(self, rows: slice) -> "Model":
+        """Return the model for a part of the rows of which it is the model: itself for any rows."""
+        return self
 
     @cached_property
     def _widened(self) -> tuple[Float, float]:

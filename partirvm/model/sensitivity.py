@@ -142,7 +142,8 @@ def gradients(model: Any, X: Float, *, std: bool) -> tuple[Float, Float]:
         raise DataError("rows with missing numbers have no gradient: fill the values in")
     starts = range(0, max(len(X), 1), HEIGHT)
     model = model.predictive
-    panels = [_gradients(model, X[start : start + HEIGHT], std=std) for start in starts]
+    rows = [slice(start, start + HEIGHT) for start in starts]
+    panels = [_gradients(model.of_panel(panel), X[panel], std=std) for panel in rows]
     values, nearness = zip(*panels, strict=True)
     return np.concatenate(values), np.concatenate(nearness)
 

@@ -24,7 +24,7 @@ from partirvm.execution import executor_for
 from partirvm.execution.local import Progress
 from partirvm.jobs.store import JobStore
 from partirvm.likelihoods.passes import ScorePass
-from partirvm.model import FAR, AnyModel, KnownGroups, OfRows
+from partirvm.model import FAR, AnyModel, Model, OfRows, known_rows
 from partirvm.predict.output import Table, check_output, write_output, written_labels
 from partirvm.predict.rvm_star import augmenting_of
 from partirvm.process import warn_of_versions
@@ -49,21 +49,36 @@ def tile_values(function: OfRows, source: Source, number: int) -> Float:
 
 
 def grouped_tile_values(
-    function: OfRows, of_known: OfRows, known: KnownGroups, source: Source, number: int
+    function: Callable[[Any], OfRows], model: Model, source: Source, number: int
 ) -> Float:
     """Return a tile's records as ``tile_values`` does, with other values for known groups.
 
     Args:
-        function: a function of raw inputs for rows of new groups
-        of_known: a function of raw inputs for rows of known groups
-        known: the known groups
+        function: returns a function of raw inputs, given a model
+        model: the model, with known groups
         source: the rows, with groups
         number: number of the tile
     """
-    records = tile_values(function, source, number)
-    groups = source.groups_of_tile(number)
-    is_known = known.has(groups)
+    return values_by_group(function, model, source, number, source.groups_of_tile(number))
+
+
+def values_by_group(
+    function: Callable[[Any], OfRows], model: Model, source: Source, number: int, groups: Any
+) -> Float:
+    """Return a tile's records as ``grouped_tile_values`` does, for rows with given groups.
+
+    Args:
+        function: returns a function of raw inputs, given a model
+        model: the model, with known groups
+        source: the rows
+        number: number of the tile
+        groups: the rows' groups (n,)
+    """
+    assert model.known is not None
+    records = tile_values(function(model), source, number)
+    is_known = model.known.has(groups)
     if is_known.any():
+        of_known = function(known_rows(model, groups))
         records[is_known] = tile_values(of_known, source, number)[is_known]
     return records
 
@@ -172,12 +187,7 @@ def _tile_values_of(
     the ends of intervals at a level."""
     if not source.grouped or model.known is None:
         return partial(tile_values, _values_of(model, interval))
-    return partial(
-        grouped_tile_values,
-        _values_of(model, interval),
-        _values_of(model.of_known_groups(), interval),
-        model.known,
-    )
+    return partial(grouped_tile_values, partial(_values_of, interval=interval), model)
 
 
 def _values_of(model: AnyModel, interval: float | None) -> OfRows:

@@ -15,6 +15,7 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 
 from partirvm.core.diagnostics import NumberDiagnostics
+from partirvm.core.group_effects import GroupEffects
 from partirvm.core.groups import GroupedRows
 from partirvm.core.left_out import LeftOut
 from partirvm.core.termination import Termination
@@ -80,11 +81,20 @@ class LeaveGroupsOut:
 
 
 @dataclass(frozen=True)
+class FitEffects:
+    """Request for effects of known groups, an ``EffectsFit`` or None, from errors of rows that were
+    left out one by one."""
+
+    left_out: LeftOut
+
+
+@dataclass(frozen=True)
 class FitResiduals:
     """Request for the local residuals of a fit; ``left_out`` are the fit's errors on left-out rows,
     by target.
 
-    A ``trial`` only measures the gain. With ``groups``, residuals for new groups are fitted, too.
+    A ``trial`` only measures the gain. With ``effects``, these errors exclude effects of known
+    groups.
     """
 
     design: Design
@@ -92,7 +102,7 @@ class FitResiduals:
     left_out: tuple[LeftOut, ...]
     options: Options
     trial: bool = False
-    groups: GroupedRows | None = None
+    effects: GroupEffects | None = None
 
 
 @dataclass(frozen=True)
@@ -103,8 +113,7 @@ class ResidualsFitted:
     over all targets; 0 if not measured. ``rmse`` (T,) is the corrected RMSE in the model's units;
     it is empty if the residuals are not used or, after a trial, would not be used. ``lacking`` is
     the number of bytes required if the rows fit neither in memory nor in a folder. ``diagnostics``
-    describe the first targets on corrected left-out rows, in the targets' units. ``of_new_groups``
-    is the same for rows of new groups; None without groups.
+    describe the first targets on corrected left-out rows, in the targets' units.
     """
 
     residuals: LocalResiduals | None = None
@@ -113,12 +122,6 @@ class ResidualsFitted:
     rmse: tuple[float, ...] = ()
     lacking: int = 0
     diagnostics: tuple[NumberDiagnostics, ...] = ()
-    of_new_groups: "ResidualsFitted | None" = None
-
-    @property
-    def residuals_of_new_groups(self) -> LocalResiduals | None:
-        """The local residuals for rows of new groups, if they are used."""
-        return None if self.of_new_groups is None else self.of_new_groups.residuals
 
     def error(self, scales: Float | float = 1.0) -> float:
         """Return the root mean square over targets of ``rmse`` times ``scales`` (T,); 0 if ``rmse``
@@ -152,7 +155,15 @@ class Save:
 
 
 Instruction: TypeAlias = (
-    Pass | DenseFit | PassFit | Gather | LearnKernel | LeaveGroupsOut | FitResiduals | Save
+    Pass
+    | DenseFit
+    | PassFit
+    | Gather
+    | LearnKernel
+    | LeaveGroupsOut
+    | FitEffects
+    | FitResiduals
+    | Save
 )
 T = TypeVar("T")
 Steps: TypeAlias = Generator[tuple[Instruction, ...], tuple[Any, ...], T]

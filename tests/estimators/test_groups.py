@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from numpy.random import default_rng
-from numpy.testing import assert_array_equal
+from numpy.testing import assert_allclose, assert_array_equal
 from sklearn import config_context
 from sklearn.model_selection import GroupKFold, cross_val_score
 
@@ -45,6 +45,14 @@ def fitted():
     return RVMRegressor(**QUICK).fit(X[teaches], Y[teaches], groups=GROUPS[teaches])
 
 
+@pytest.fixture(scope="module")
+def blind():
+    """A fit to the same rows without age: no feature tells groups apart."""
+    teaches = OLD & ~LAST
+    model = RVMRegressor(gamma="scale", residual="none", **QUICK)
+    return model.fit(X[teaches, 1:], Y[teaches], groups=GROUPS[teaches])
+
+
 def test_intervals_hold_for_rows_of_new_groups(fitted):
     """320 rows of 40 new groups: the standard error of the coverage is 3.4 %, so that .87 is more
     than two of them below .95; by rows, intervals of sd 0.1 would cover a tenth."""
@@ -62,32 +70,63 @@ def test_rows_of_known_groups_have_a_smaller_uncertainty(fitted):
     assert np.median(widths) < np.median(wide) / 2
 
 
-def test_each_row_is_predicted_by_its_group(fitted):
+def test_rows_of_known_groups_get_the_effects_of_their_groups(blind):
+    """Groups differ with sd √(1 + 1/3), rows of a group with sd .1; the mean of seven rows has the
+    error .1·√(1/7)."""
+    known = OLD & LAST
+    mean, std = blind.predict(X[known, 1:], return_std=True, groups=GROUPS[known])
+    without = blind.predict(X[known, 1:])
+    assert np.sqrt(np.mean((Y[known] - without) ** 2)) > 0.8
+    assert np.sqrt(np.mean((Y[known] - mean) ** 2)) < 0.2
+    ends = blind.predict_interval(X[known, 1:], groups=GROUPS[known])
+    assert 0.86 <= coverage(ends, Y[known]) <= 1.0  # two standard errors of 50 rows
+    assert np.median(std) < 0.2
+
+
+def test_tiles_and_panels_of_rows_are_predicted_by_their_groups(blind):
+    """Lazy arrays are predicted by tiles, and gradients by panels."""
+    import dask.array as da
+
+    rows = np.tile(X[:, 1:], (6, 1))
+    groups = np.tile(GROUPS, 6)
+    expected = blind.predict(rows, return_std=True, groups=groups)
+    lazy = da.from_array(rows, chunks=(1000, 1))
+    for mine, theirs in zip(
+        blind.predict(lazy, return_std=True, groups=groups), expected, strict=True
+    ):
+        assert_array_equal(mine, theirs)
+    mean, std, *_ = blind.predict(rows, return_std=True, return_gradient=True, groups=groups)
+    assert_allclose(mean, expected[0], rtol=1e-10)
+    assert_allclose(std, expected[1], rtol=1e-10)
+
+
+def test_each_row_is_predicted_by_its_group(blind):
     """Unknown labels, and rows without ``groups``, count as new."""
-    rows = X[[0, 0, 0]]
+    rows = X[[0, 0, 0], 1:]
     labels = np.array([0, 89, 3])
-    _, std = fitted.predict(rows, return_std=True, groups=labels)
-    _, new = fitted.predict(rows, return_std=True)
+    mean, std = blind.predict(rows, return_std=True, groups=labels)
+    new_mean, new = blind.predict(rows, return_std=True)
+    assert mean[1] == new_mean[1]
     assert std[1] == new[1]
-    assert std[0] == std[2] < new[0]
-    assert (
-        fitted.predict_quantiles(rows, [0.975], groups=labels)[0]
-        < fitted.predict_quantiles(rows, [0.975])[0]
-    )
+    assert mean[0] != mean[2]
+    assert max(std[0], std[2]) < new[0]
+    ends = blind.predict_quantiles(rows, [0.025, 0.975], groups=labels)
+    wide = blind.predict_quantiles(rows, [0.025, 0.975])
+    assert np.ptp(ends[0]) < np.ptp(wide[0])
 
 
-def test_groups_do_not_depend_on_their_labels():
+def test_groups_do_not_depend_on_their_labels(blind):
     """Text and numbers as text are the same groups as numbers."""
-    teaches = GROUPS < 12
-    labels = GROUPS[teaches]
-    numbers, *others = (
-        RVMRegressor(gamma="scale", **QUICK)
-        .fit(X[teaches], Y[teaches], groups=same)
-        .predict(X, return_std=True, groups=GROUPS)
-        for same in (labels, labels.astype(str), labels.astype(float).tolist())
-    )
-    for other in others:
-        assert_array_equal(other, numbers)
+    teaches = OLD & ~LAST
+    for labels in (GROUPS[teaches].astype(str), GROUPS[teaches].astype(float).tolist()):
+        other = RVMRegressor(gamma="scale", residual="none", **QUICK)
+        other.fit(X[teaches, 1:], Y[teaches], groups=labels)
+        for mine, theirs in zip(
+            other.predict(X[:, 1:], return_std=True, groups=GROUPS),
+            blind.predict(X[:, 1:], return_std=True, groups=GROUPS),
+            strict=True,
+        ):
+            assert_array_equal(mine, theirs)
 
 
 @pytest.mark.parametrize(
@@ -112,12 +151,12 @@ def test_columns_of_a_frame_are_groups(given, features):
     assert np.all(std < new)
 
 
-def test_a_saved_model_knows_its_groups(fitted, tmp_path):
-    save_model(fitted, tmp_path / "model")
+def test_a_saved_model_knows_its_groups(blind, tmp_path):
+    save_model(blind, tmp_path / "model")
     read = load_model(tmp_path / "model")
     for mine, theirs in zip(
-        read.predict(X, return_std=True, groups=GROUPS),
-        fitted.predict(X, return_std=True, groups=GROUPS),
+        read.predict(X[:, 1:], return_std=True, groups=GROUPS),
+        blind.predict(X[:, 1:], return_std=True, groups=GROUPS),
         strict=True,
     ):
         assert_array_equal(mine, theirs)

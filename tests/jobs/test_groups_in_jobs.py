@@ -6,6 +6,7 @@ from numpy.testing import assert_array_equal
 
 from partirvm import RVMRegressor, ingest, load_model, open_job, submit
 from partirvm.data.row_groups import label_codes
+from partirvm.model import known_rows
 from partirvm.predict import predict
 
 pytestmark = pytest.mark.filterwarnings("ignore:.* far from every relevance vector")
@@ -49,7 +50,8 @@ def test_a_job_fits_like_an_estimator(rows, tmp_path):
 
 
 def test_predictions_take_groups_from_the_data(rows, tmp_path):
-    """Rows of known groups get the smaller uncertainty, those of a new group do not."""
+    """Rows of known groups get the effects of these groups and a smaller uncertainty, those of a
+    new group do not."""
     import pandas as pd
 
     data = frame(rows)
@@ -59,11 +61,15 @@ def test_predictions_take_groups_from_the_data(rows, tmp_path):
     new = data.assign(group=[0] * 60 + [999] * 60)
     ingest(new, tmp_path / "new.zarr", like=train, groups="group", shuffle=None)
     predict(str(tmp_path / "job"), str(tmp_path / "new.zarr"), str(tmp_path / "out.csv"))
-    std = pd.read_csv(tmp_path / "out.csv")["std"].to_numpy()
+    mean, std = pd.read_csv(tmp_path / "out.csv")[["mean", "std"]].to_numpy().T
     model = job.model()
-    new_std = model.predict(rows[0], True)[1]
+    new_mean, new_std = model.predict(rows[0], True)
+    assert_array_equal(mean[60:], new_mean[60:])
     assert_array_equal(std[60:], new_std[60:])
-    assert_array_equal(std[:60], model.of_known_groups().predict(rows[0], True)[1][:60])
+    codes = label_codes(np.zeros(120, dtype=int), 120)
+    known_mean, known_std = known_rows(model, codes).predict(rows[0], True)
+    assert_array_equal(mean[:60], known_mean[:60])
+    assert_array_equal(std[:60], known_std[:60])
     assert np.all(std[:60] < new_std[:60])
 
 
