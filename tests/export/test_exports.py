@@ -275,15 +275,18 @@ def in_c(library, k, model, X, dtype):
     return found
 
 
-SEEDS = some([range(0, 220, 13), range(220)], [range(0, 220, 13)])
-"""By default each kernel, scaling and likelihood occurs once or twice."""
+FEW = (10, *range(0, 220, 13))
+"""Each kernel, scaling and likelihood occurs once or twice; the columns of model 10 have two
+kernels in an order that is not its own inverse."""
+
+SEEDS = some([FEW, range(220)], [FEW])
 
 
 @pytest.mark.parametrize(
     ("seeds", "dtype"),
     some(
-        product([range(0, 220, 52), range(0, 220, 13), range(220)], ["float64", "float32"]),
-        [(range(0, 220, 13), "float64"), (range(0, 220, 52), "float32")],
+        product([range(0, 220, 52), FEW, range(220)], ["float64", "float32"]),
+        [(FEW, "float64"), (range(0, 220, 52), "float32")],
     ),
 )
 def test_onnx_and_numpy_predictions_equal_those_of_the_model(seeds, dtype, tmp_path):
