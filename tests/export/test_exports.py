@@ -275,7 +275,7 @@ def in_c(library, k, model, X, dtype):
     return found
 
 
-FEW = (10, *range(0, 220, 13))
+FEW = [10, *range(0, 220, 13)]
 """Each kernel, scaling and likelihood occurs once or twice; the columns of model 10 have two
 kernels in an order that is not its own inverse."""
 
