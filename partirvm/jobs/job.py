@@ -22,6 +22,7 @@ from partirvm.jobs.request import Place, Places, create, request_of, requeue, sc
 from partirvm.jobs.state import TRANSITIONS, JobState, Status, lost_workers_of
 from partirvm.jobs.store import JobStore
 from partirvm.model import AnyModel
+from partirvm.model.effects import effects_json
 from partirvm.model.facts import basis_functions_json, directions_json, sizes_json
 from partirvm.quoting import html_table
 from partirvm.spec.entries import Record
@@ -338,6 +339,7 @@ class Job:
             "bases": basis_functions_json(model),
             "missing": design.scaling.shares_missing(features),
             "sizes": sizes_json(model),
+            "effects": effects_json(model),
         }
 
     def _end(self, what: str, reason: str) -> Status:
