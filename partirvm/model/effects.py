@@ -43,7 +43,7 @@ MOST_LEVELS = 12
 INTERACTIONS = 3
 """Number of the strongest pairs."""
 
-LEAST_SHARE = 1e-3
+LEAST_SHARE = 5e-3
 """Smallest share of the variance of a pair that is shown."""
 
 
@@ -192,8 +192,8 @@ def _obstacle(design: Design) -> str:
     features = design.scaling.features
     if features is not None and any(table[:, :, 1:].any() for _, table in features.effects):
         return (
-            "level effects that depend on numeric features have no effects of single features: set "
-            'categorical="kernel"'
+            "the effects of some levels depend on numeric features, so that the latter have no "
+            "effects of their own: one-hot encode the categories"
         )
     return ""
 
