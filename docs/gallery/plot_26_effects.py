@@ -13,7 +13,7 @@ import pandas as pd
 from partirvm import EffectsDisplay, RVMRegressor
 
 # %%
-# The rent of a flat depends on its distance from the centre, its area and, without a lift, its floor.
+# The rent of a flat per square metre depends on its distance from the centre, its area and, without a lift, its floor.
 # The year in which a flat was last painted has no effect.
 
 rng = np.random.default_rng(0)
@@ -38,9 +38,7 @@ rent = (
 # %%
 # ``kernel="anova"`` always uses this kernel; ``kernel="auto"`` chooses it where it predicts left-out rows better.
 
-model = RVMRegressor(kernel="anova", residual="none", random_state=0).fit(
-    flats, rent.rename("rent per m²")
-)
+model = RVMRegressor(kernel="anova", residual="none", random_state=0).fit(flats, rent)
 
 # %%
 # Each effect is the mean prediction for a value of the feature, minus the overall mean, and an interaction is what two

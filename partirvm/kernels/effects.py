@@ -10,8 +10,9 @@ coefficient, G_mj = 1 + t_mj, and L does nothing. Constants, such as the −1 of
 effect. With independent features, expectations are products over features of the means Ḡ and of
 the second moments E[GGᵀ] = C + ḠḠᵀ of their factors, so that for centred factors G̃ = G − Ḡ
 
-    f_j = Σ_m w_m L(G̃_mj Π_(i≠j) Ḡ_mi),        f_jk = Σ_m w_m L(G̃_mj G̃_mk Π_(i≠j,k) Ḡ_mi),
-    V_Tj = wᵀ L(C_j ∘ Π_(i≠j) E[G_iG_iᵀ]) w,    V = Σ_j wᵀ L(C_j ∘ Π_(i<j) E[G_iG_iᵀ] ∘ Π_(i>j) Ḡ_iḠ_iᵀ) w
+    f_j  = Σ_m w_m L(G̃_mj Π_(i≠j) Ḡ_mi),    f_jk = Σ_m w_m L(G̃_mj G̃_mk Π_(i≠j,k) Ḡ_mi),
+    V_Tj = wᵀ L(C_j ∘ Π_(i≠j) E[G_iG_iᵀ]) w,
+    V    = Σ_j wᵀ L(C_j ∘ Π_(i<j) E[G_iG_iᵀ] ∘ Π_(i>j) Ḡ_iḠ_iᵀ) w
 
 are exact for any finite sample of each feature's values. The products of M × M matrices are formed
 in stripes of a few columns.
@@ -111,14 +112,15 @@ class Factors:
             variances[c] = np.mean(np.square(effect))
         return variances
 
-    def variances(self) -> Variances:
-        """Return the variances due to each feature, alone or with others, and of everything."""
+    def variances(self, most: int = STRIPE) -> Variances:
+        """Return the variances due to each feature, alone or with others, and of everything;
+        stripes have at most ``most`` elements, but at least one column."""
         count = len(self.samples)
         M, C = self.weights.shape
         totals = np.zeros((count, C))
         whole = np.zeros(C)
         size = self.samples[0].shape[0] ** 2 * count * M if count else 1
-        for stripe in runs(M, max(STRIPE // size, 1)):
+        for stripe in runs(M, max(most // size, 1)):
             of_totals, of_whole = self._of_stripe(stripe)
             totals += of_totals
             whole += of_whole

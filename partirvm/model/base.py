@@ -84,8 +84,8 @@ class FittedModel(DeclaredState):
         pruned: the number of vectors that ``prune`` deleted, and the cost.
         relevance: relevance (d,) of each feature (``model.sensitivity``); None if no rows were
             available.
-        marginals: quantiles (q, d) of each feature's values in the training rows, for the effects of
-            features (``model.effects``); None without an ANOVA kernel.
+        marginals: quantiles (q, d) of each feature's values in the training rows
+            (``model.effects``); None without an ANOVA kernel.
         assessment: errors on left-out rows and other facts of the fit, for ``summary``; None if
             unknown, as after pruning.
     """
@@ -158,8 +158,8 @@ class FittedModel(DeclaredState):
 
     def digest(self) -> str:
         """Return a hash of everything that determines predictions; evidence, pruning costs,
-        relevance, marginals and assessment are excluded. Models with equal digests make bit-identical
-        predictions."""
+        relevance, marginals and assessment are excluded. Models with equal digests make
+        bit-identical predictions."""
         codec = Codec((*KERNELS.values(), type(self)))
         tree, arrays = codec.encode(
             replace(

@@ -4,9 +4,9 @@ and their shares of the variance.
 The features are taken as independent, each with the distribution of its values in a sample of the
 training rows, of which the model stores quantiles (``FittedModel.marginals``). All effects, their
 posterior standard deviations and their shares (Sobol indices) are then exact (``kernels.effects``).
-They describe the vectors and basis functions: the mean of a regression in the target's units or, for
-a warped target, in the units of its map, and the linear predictors of classes. Local residuals are
-not functions of single features.
+They describe the vectors and basis functions: the mean of a regression in the target's units or,
+for a warped target, in the units of its map, and the linear predictors of classes. Local residuals
+are not functions of single features.
 """
 
 from dataclasses import asdict, dataclass
@@ -152,8 +152,8 @@ class Shares(NamedTuple):
 
 
 def marginals_of(model: Any, X: Float) -> Float | None:
-    """Return quantiles (q, d) of the features' present values in training rows X (n, d); None if the
-    model has no exact effects.
+    """Return quantiles (q, d) of the features' present values in training rows X (n, d); None if
+    the model has no exact effects.
 
     With up to ``QUANTILES`` rows, they are the sorted values. A feature without any is 0.
     """
@@ -177,18 +177,17 @@ def _obstacle(design: Design) -> str:
     if not kernels or not all(isinstance(kernel, Anova) for kernel in kernels):
         name = design.kernel.name if kernels else NoKernel.name
         return (
-            f"the effects of single features need an ANOVA kernel, and the model's is {quoted(name)}: "
-            'fit with kernel="anova"'
+            "the effects of single features need an ANOVA kernel, and the model's is "
+            f'{quoted(name)}: fit with kernel="anova"'
         )
     if len({kernel.order for kernel in kernels if isinstance(kernel, Anova)}) > 1:
         return "the effects of single features need ANOVA kernels of the same order"
-    functions = design.functions
-    if len(design.active) and functions is not None:
-        if any(function != LINEAR for function, _ in functions.parts):
-            return (
-                "basis functions of several features have no effects of single features: leave "
-                'basis out, or set basis="linear"'
-            )
+    parts = design.functions.parts if len(design.active) and design.functions is not None else ()
+    if any(function != LINEAR for function, _ in parts):
+        return (
+            "basis functions of several features have no effects of single features: leave basis "
+            'out, or set basis="linear"'
+        )
     features = design.scaling.features
     if features is not None and any(table[:, :, 1:].any() for _, table in features.effects):
         return (
@@ -357,13 +356,13 @@ class _Drawn:
         self.model = model
         self.decomposition = Decomposition(model, marginals)
         names = list(map(str, model.output_names))
-        has_targets = hasattr(model.design.scaling.target, "name") and not model.one_unit
+        has_targets = not model.one_unit
         self.scale = float(model.design.scaling.t_scale[number]) if has_targets else 1.0
-        # two classes have one predictor, of the second
-        name = names[number if has_targets or len(names) > 2 else 1]
+        is_second = self.decomposition.weights.shape[1] < len(names)  # of two classes
+        name = names[1 if is_second else number]
         target = model.design.scaling.target
         self.output = name
-        self.unit = target.name(name) if has_targets else f"linear predictor of {name}"
+        self.unit = target.name(name) if has_targets else f"predictor of {name}"
         roots = model.predictive.root
         roots = roots[None] if roots.ndim == 2 else roots
         scales = self.decomposition.scales
@@ -450,5 +449,5 @@ class _Drawn:
             return Positions(name, distinct[frequent].tolist(), levels, [])
         if len(distinct) > MOST_LEVELS:
             distinct = np.linspace(distinct[0], distinct[-1], count)
-        deciles = np.quantile(values, np.arange(1, 10) / 10)
+        deciles = np.quantile(values, np.arange(1, 10) / 10, method="inverted_cdf")
         return Positions(name, distinct.tolist(), [], deciles.tolist())

@@ -52,7 +52,11 @@ def effect_charts(effects: Effects, features: int = FEATURES) -> list[Chart]:
         (4.2, height),
     )
     mains = [
-        Chart(f"Effect of {_short(main.at.feature)}", _share_text(main), partial(_main, main, effects.unit))
+        Chart(
+            f"Effect of {_short(main.at.feature)}",
+            _share_text(main),
+            partial(_main, main, effects.unit),
+        )
         for main in shown[:features]
     ]
     pairs = [
@@ -237,11 +241,11 @@ class EffectsDisplay:
 
     The panels show the shares of the variance (Sobol indices), the main effect of each of the
     strongest features, and the three strongest interactions. A main effect is the mean prediction
-    given the feature's value, minus the overall mean; an interaction is what both main effects leave
-    of the mean prediction given both values. Features are taken as independent, with the values of
-    the training rows: means, bands of 95 % of the posterior, and shares are then exact. Effects have
-    the target's units or, for a warped target, the units of its map; for classes, they are those of
-    the linear predictors. Local residuals are not included.
+    given the feature's value, minus the overall mean; an interaction is what both main effects
+    leave of the mean prediction given both values. Features are taken as independent, with the
+    values of the training rows: means, bands of 95 % of the posterior, and shares are then exact.
+    Effects have the target's units or, for a warped target, the units of its map; for classes, they
+    are those of the linear predictors. Local residuals are not included.
 
     Parameters
     ----------
@@ -338,8 +342,6 @@ class EffectsDisplay:
                 axis = figure.add_subplot(n_rows, 3, number)
                 chart.draw(axis)
                 axis.set_title(f"{chart.title}\n", loc="left")
-                axis.text(
-                    0.0, 1.03, printable(chart.remark), transform=axis.transAxes, fontsize=8
-                )
+                axis.text(0.0, 1.03, printable(chart.remark), transform=axis.transAxes, fontsize=8)
                 self.axes_.append(axis)
         return self

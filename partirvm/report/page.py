@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from partirvm.errors import PartirvmError
+from partirvm.model.effects import Effects
 from partirvm.options import Request
 from partirvm.quoting import counted, moment, printable
-from partirvm.model.effects import Effects
 from partirvm.report.effects import effect_charts
 from partirvm.report.history import (
     MEASURED,
