@@ -41,7 +41,7 @@ _HOMES = {
         "Warp",
         "WorkingSet",
     ],
-    "report.effects": ["EffectsDisplay"],
+    "report.effect_charts": ["EffectsDisplay"],
     "report.plots": ["DiagnosticsDisplay"],
     "report.progress": ["FitCallback"],
     "storage.address": ["allow_protocols"],
@@ -110,7 +110,7 @@ if TYPE_CHECKING:
         Warp,
         WorkingSet,
     )
-    from partirvm.report.effects import EffectsDisplay
+    from partirvm.report.effect_charts import EffectsDisplay
     from partirvm.report.plots import DiagnosticsDisplay
     from partirvm.report.progress import FitCallback
     from partirvm.storage.address import allow_protocols

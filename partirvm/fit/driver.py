@@ -27,7 +27,7 @@ from partirvm.learning.sample import gathered
 from partirvm.learning.search import learn_again
 from partirvm.likelihoods.passes import ScorePass
 from partirvm.model import AnyModel
-from partirvm.model.effects import marginals_of
+from partirvm.model.feature_effects import marginals_of
 from partirvm.model.sensitivity import feature_relevance, most_rows
 from partirvm.model.summary import Assessment
 from partirvm.process import on_threads, one_blas_thread

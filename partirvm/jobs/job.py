@@ -22,8 +22,8 @@ from partirvm.jobs.request import Place, Places, create, request_of, requeue, sc
 from partirvm.jobs.state import TRANSITIONS, JobState, Status, lost_workers_of
 from partirvm.jobs.store import JobStore
 from partirvm.model import AnyModel
-from partirvm.model.effects import effects_json
 from partirvm.model.facts import basis_functions_json, directions_json, sizes_json
+from partirvm.model.feature_effects import effects_json
 from partirvm.quoting import html_table
 from partirvm.spec.entries import Record
 from partirvm.storage import Where, open_folder

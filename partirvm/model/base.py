@@ -85,7 +85,7 @@ class FittedModel(DeclaredState):
         relevance: relevance (d,) of each feature (``model.sensitivity``); None if no rows were
             available.
         marginals: quantiles (q, d) of each feature's values in the training rows
-            (``model.effects``); None without an ANOVA kernel.
+            (``model.feature_effects``); None without an ANOVA kernel.
         assessment: errors on left-out rows and other facts of the fit, for ``summary``; None if
             unknown, as after pruning.
     """

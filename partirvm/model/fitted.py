@@ -116,7 +116,7 @@ class Model(FittedModel):
         Relevance of each feature (``model.sensitivity``); None if no rows were available.
     marginals : ndarray of shape (q, d) or None
         Quantiles of each feature's values in the training rows, for the effects of features
-        (``model.effects``); None without an ANOVA kernel.
+        (``model.feature_effects``); None without an ANOVA kernel.
     assessment : Assessment or None
         Errors on left-out rows and other facts of the fit, for ``summary``.
     """

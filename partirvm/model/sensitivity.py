@@ -14,7 +14,7 @@ index shows how the model uses each of them alone.
 
 For a model with an ANOVA kernel and without local residuals, the index is exact for independent
 features, each with the distribution of its values in the rows, and refers to the linear predictors
-(``model.effects``).
+(``model.feature_effects``).
 
 For several targets, the index is the mean over the targets, in the units of the fit; for classes, f
 denotes the probabilities, and squares and variances are summed over classes. A feature on which no
@@ -32,7 +32,7 @@ from partirvm.errors import DataError, UsageError
 from partirvm.kernels.base import padded
 from partirvm.kernels.design import TEMPER
 from partirvm.model.base import HEIGHT, FittedModel, linear_values
-from partirvm.model.effects import shares_of
+from partirvm.model.feature_effects import shares_of
 from partirvm.process import one_blas_thread
 from partirvm.scaling.maps import STEP
 from partirvm.types import Float

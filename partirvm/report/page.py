@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from partirvm.errors import PartirvmError
-from partirvm.model.effects import Effects
+from partirvm.model.feature_effects import Effects
 from partirvm.options import Request
 from partirvm.quoting import counted, moment, printable
-from partirvm.report.effects import effect_charts
+from partirvm.report.effect_charts import effect_charts
 from partirvm.report.history import (
     MEASURED,
     SIDES,
@@ -62,7 +62,7 @@ class Report:
     ``Plan.to_json()``, and ``history`` contains the driver's entries. ``relevance``, ``directions``
     and ``bases`` come from ``Job``; ``missing`` is the fraction of training rows without a value,
     by feature. ``outputs`` contains the names of the targets or classes; ``effects`` comes
-    from ``model.effects``; ``sizes`` comes from
+    from ``model.feature_effects``; ``sizes`` comes from
     ``model.facts.sizes_json``; ``damaged`` lists the errors of unreadable parts.
     """
 

@@ -8,7 +8,7 @@ import pytest
 from numpy.random import default_rng
 from numpy.testing import assert_allclose
 
-from partirvm.kernels.effects import Factors
+from partirvm.kernels.feature_products import Factors
 
 
 def factors(size, n_values, M=5, C=2):

@@ -12,7 +12,7 @@ from numpy.testing import assert_allclose
 from partirvm import Anova, Gaussian, RVMClassifier, RVMRegressor, load_model, save_model
 from partirvm.errors import UsageError
 from partirvm.model.base import linear_values
-from partirvm.model.effects import Effects, effects_of, marginals_of
+from partirvm.model.feature_effects import Effects, effects_of, marginals_of
 
 N = 40
 

@@ -3,7 +3,7 @@ and their shares of the variance.
 
 The features are taken as independent, each with the distribution of its values in a sample of the
 training rows, of which the model stores quantiles (``FittedModel.marginals``). All effects, their
-posterior standard deviations and their shares (Sobol indices) are then exact (``kernels.effects``).
+posterior standard deviations and their shares (Sobol indices) are then exact (``kernels.feature_products``).
 They describe the vectors and basis functions: the mean of a regression in the target's units or,
 for a warped target, in the units of its map, and the linear predictors of classes. Local residuals
 are not functions of single features.
@@ -20,7 +20,7 @@ from partirvm.errors import UsageError
 from partirvm.kernels.anova import Anova, PreparedAnova
 from partirvm.kernels.base import NoKernel
 from partirvm.kernels.design import Design
-from partirvm.kernels.effects import Factors
+from partirvm.kernels.feature_products import Factors
 from partirvm.kernels.functions import LINEAR
 from partirvm.process import one_blas_thread
 from partirvm.quoting import quoted
@@ -198,7 +198,7 @@ def _obstacle(design: Design) -> str:
 
 
 class Decomposition:
-    """The factors of a model's columns at quantiles of its features (``kernels.effects``).
+    """The factors of a model's columns at quantiles of its features (``kernels.feature_products``).
 
     ``features`` (p,) are the positions of the features on which columns depend.
 

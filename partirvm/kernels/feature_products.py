@@ -128,13 +128,8 @@ class Factors:
 
     def _of_stripe(self, stripe: slice) -> Variances:
         """Return the terms of ``variances`` of some columns with all columns."""
-        covariances = []
-        squares = []
-        for sample, mean in zip(self.samples, self.means, strict=True):
-            centred = sample - mean[:, None]
-            rows = centred[:, :, stripe].transpose(0, 2, 1)
-            covariances.append(rows[:, None] @ centred[None] / sample.shape[1])
-            squares.append(mean[:, None, stripe, None] * mean[None, :, None, :])
+        covariances = self._covariances(stripe)
+        squares = [mean[:, None, stripe, None] * mean[None, :, None, :] for mean in self.means]
         count = len(covariances)
         totals = np.zeros((count, self.weights.shape[1]))
         whole = np.zeros(self.weights.shape[1])
@@ -154,6 +149,15 @@ class Factors:
             whole += self._sum(stripe, product_of_pairs(part, known[count - 1 - j]))
             before = product_of_pairs(before, covariances[j] + squares[j])
         return Variances(totals, whole)
+
+    def _covariances(self, stripe: slice) -> list[Float]:
+        """Return C (K, K, b, M) of each feature for the b columns of a stripe with all columns."""
+        covariances = []
+        for sample, mean in zip(self.samples, self.means, strict=True):
+            centred = sample - mean[:, None]
+            rows = centred[:, :, stripe].transpose(0, 2, 1)
+            covariances.append(rows[:, None] @ centred[None] / sample.shape[1])
+        return covariances
 
     def _sum(self, stripe: slice, coefficients: Float) -> Float:
         """Return wᵀLw (C,) for coefficients (K, K, b, M) of the columns of a stripe."""

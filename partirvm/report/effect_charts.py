@@ -1,4 +1,4 @@
-"""Charts of the effects of features on a model with an ANOVA kernel (``model.effects``).
+"""Charts of the effects of features on a model with an ANOVA kernel (``model.feature_effects``).
 
 Bands contain 95 % of the posterior. An interaction with a feature of few values is drawn as a line
 for each of them, others by colours, which are pale where the band contains 0. Ticks at the bottom
@@ -13,7 +13,7 @@ import numpy as np
 
 from partirvm.data.frame_rows import checked_rows
 from partirvm.errors import UsageError
-from partirvm.model.effects import Effects, Interaction, MainEffect, Positions, effects_of
+from partirvm.model.feature_effects import Effects, Interaction, MainEffect, Positions, effects_of
 from partirvm.quoting import printable
 from partirvm.report.plots import CONTRAST, INK, OBSERVED, Chart, Z, styled
 
@@ -249,7 +249,7 @@ class EffectsDisplay:
 
     Parameters
     ----------
-    effects : ``model.effects.Effects``
+    effects : ``model.feature_effects.Effects``
     n_features : int, default=6
         Maximum number of main effects.
 
