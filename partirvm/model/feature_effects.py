@@ -3,7 +3,8 @@ and their shares of the variance.
 
 The features are taken as independent, each with the distribution of its values in a sample of the
 training rows, of which the model stores quantiles (``FittedModel.marginals``). All effects, their
-posterior standard deviations and their shares (Sobol indices) are then exact (``kernels.feature_products``).
+posterior standard deviations and their shares (Sobol indices) are then exact
+(``kernels.feature_products``).
 They describe the vectors and basis functions: the mean of a regression in the target's units or,
 for a warped target, in the units of its map, and the linear predictors of classes. Local residuals
 are not functions of single features.

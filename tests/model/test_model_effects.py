@@ -29,7 +29,7 @@ def rows():
 def fitted(kernel, **options):
     """Return an estimator, whose fit is shared by all tests."""
     X, y = rows()
-    options = {"residual": "none", "noise_variance": 0.01, "random_state": 0} | options
+    options = {"residual": "none", "noise": 0.01, "random_state": 0} | options
     return RVMRegressor(kernel, **options).fit(X, y)
 
 
