@@ -92,7 +92,14 @@ class Factors:
         return np.asarray((centred * others[::-1, None]).sum(axis=0))
 
     def pair_columns(self, j: int, k: int, first: Float, second: Float) -> Float:
-        """Return the columns (g, h, M) of f_jk, given G_j (K, g, M) and G_k (K, h, M)."""
+        """Return the columns (g, h, M) of f_jk.
+
+        Args:
+            j: the first feature.
+            k: the second feature.
+            first: G_j, (K, g, M).
+            second: G_k, (K, h, M).
+        """
         columns = np.zeros((first.shape[1], second.shape[1], first.shape[2]))
         for of_first, of_second, others in self._centred_pairs(j, k, first, second):
             columns += of_first[:, None] * (of_second * others)

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from partirvm.data.frame_rows import checked_rows
 from partirvm.errors import UsageError
 from partirvm.kernels.anova import Anova, PreparedAnova
 from partirvm.kernels.base import NoKernel
@@ -298,15 +299,16 @@ def shares_of(model: Any) -> Float | None:
 
 
 @one_blas_thread()
-def effects_of(model: Any, output: int | str = 0, X: Float | None = None) -> Effects:
+def effects_of(model: Any, output: int | str = 0, X: Any = None) -> Effects:
     """Return the main effects and the strongest interactions of one output of a model.
 
-    Raises ``UsageError`` if the model has no exact effects, or no such output.
+    Raises ``UsageError`` if the model has no exact effects, or no such output, and ``DataError`` if
+    the features of X differ from those of the fit.
 
     Args:
         model: a fitted model.
         output: number or name of a target, or of a class.
-        X: raw inputs (n, d) from which the distribution of each feature is taken; None for the
+        X: rows (n, d) as in ``predict``, from which the distribution of each feature is taken; None for the
             training rows.
     """
     if hasattr(model, "models"):
@@ -316,7 +318,9 @@ def effects_of(model: Any, output: int | str = 0, X: Float | None = None) -> Eff
         )
     if obstacle := _obstacle(model.design):
         raise UsageError(obstacle)
-    marginals = model.marginals if X is None else marginals_of(model, X)
+    marginals = model.marginals
+    if X is not None:
+        marginals = marginals_of(model, checked_rows(X, model.columns))
     if marginals is None:
         raise UsageError("the model stores no values of its features: pass X")
     return _Drawn(model, marginals, _number(model, output)).effects()

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from partirvm.data.frame_rows import checked_rows
 from partirvm.errors import UsageError
 from partirvm.model.feature_effects import Effects, Interaction, MainEffect, Positions, effects_of
 from partirvm.quoting import printable
@@ -318,12 +317,10 @@ class EffectsDisplay:
         DataError
             If the features differ from those of the fit.
         """
-        from sklearn.utils.validation import check_is_fitted
-
-        check_is_fitted(estimator)
-        model = estimator.model_
-        rows = None if X is None else checked_rows(X, model.columns)
-        return cls(effects_of(model, output, rows), n_features).plot(figure)
+        model = getattr(estimator, "model_", None)
+        if model is None:
+            raise UsageError("the estimator is not fitted: call its fit first")
+        return cls(effects_of(model, output, X), n_features).plot(figure)
 
     def plot(self, figure: Any = None) -> "EffectsDisplay":
         """Draw the panels into a figure, three in a row; return the display."""
