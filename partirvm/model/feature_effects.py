@@ -308,7 +308,7 @@ def effects_of(model: Any, output: int | str = 0, X: Any = None) -> Effects:
     Args:
         model: a fitted model.
         output: number or name of a target, or of a class.
-        X: rows (n, d) as in ``predict``, from which the distribution of each feature is taken; None for the
+        X: rows (n, d) as in ``predict``, which give the distribution of each feature; None for the
             training rows.
     """
     if hasattr(model, "models"):
