@@ -5,8 +5,9 @@ DATA; ``plan`` shows what a fit would do; ``submit`` starts a job, a fit in the 
 ``open_job`` reopens it; strategies, kernels, noise, warps and priors that have options are objects,
 such as ``WorkingSet`` and ``Gaussian``; solvers are strings such as ``"fast"``, with separate
 parameters for their options; ``save_model`` writes an estimator or a model, ``load_model`` reads
-either of these or a job's model; ``DiagnosticsDisplay`` plots predictions against observations;
-``FitCallback`` follows a fit. Names are loaded on first use, to keep the import fast.
+either of these or a job's model; ``DiagnosticsDisplay`` plots predictions against observations,
+and ``EffectsDisplay`` effects of features; ``FitCallback`` follows a fit. Names are loaded on first
+use, to keep the import fast.
 """
 
 import importlib
@@ -41,6 +42,7 @@ _HOMES = {
         "Warp",
         "WorkingSet",
     ],
+    "report.effect_charts": ["EffectsDisplay"],
     "report.plots": ["DiagnosticsDisplay"],
     "report.progress": ["FitCallback"],
     "storage.address": ["allow_protocols"],
@@ -55,6 +57,7 @@ __all__ = [
     "Categorical",
     "ColumnOptions",
     "DiagnosticsDisplay",
+    "EffectsDisplay",
     "FitCallback",
     "Gaussian",
     "Groups",
@@ -110,6 +113,7 @@ if TYPE_CHECKING:
         Warp,
         WorkingSet,
     )
+    from partirvm.report.effect_charts import EffectsDisplay
     from partirvm.report.plots import DiagnosticsDisplay
     from partirvm.report.progress import FitCallback
     from partirvm.storage.address import allow_protocols

@@ -73,7 +73,16 @@ ARROWS = {
     # Progress and pages show sizes, durations, the peak memory of the process, and the course of
     # strategies.
     "report": VALUES
-    | {"core", "strategies", "fit.driver", "jobs", "storage", "model.summary", "planning.plan"},
+    | {
+        "core",
+        "strategies",
+        "fit.driver",
+        "jobs",
+        "storage",
+        "model.feature_effects",
+        "model.summary",
+        "planning.plan",
+    },
     # Estimators fit sources other than DATA on disk: they run fits with a journal in memory.
     "estimators": VALUES
     | {"resolve", "fit", "jobs", "predict", "report", "data", "model", "execution", "core"}

@@ -200,7 +200,8 @@ class RVMRegressor(MultiOutputMixin, RegressorMixin, RelevanceVectorMachine):
         Only if the kernel has a gamma, or one for each kind of column.
     feature_relevance_ : ndarray of shape (d,)
         The fraction of the predictions' variance due to each feature, alone or with others (total
-        Sobol index, see ``model.sensitivity``); 0 only if the model does not depend on it.
+        Sobol index, see ``model.sensitivity``); 0 only if the model does not depend on it. With an
+        ANOVA kernel, it is exact for independent features (``EffectsDisplay``).
     history_ : list of dict
         One for each fit; with several targets, errors are root mean squares over the targets.
     termination_ : Termination, a value with ``advice``

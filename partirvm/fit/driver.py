@@ -28,6 +28,7 @@ from partirvm.learning.sample import gathered
 from partirvm.learning.search import learn_again
 from partirvm.likelihoods.passes import ScorePass
 from partirvm.model import AnyModel
+from partirvm.model.feature_effects import marginals_of
 from partirvm.model.sensitivity import feature_relevance, most_rows
 from partirvm.model.summary import Assessment
 from partirvm.process import on_threads, one_blas_thread
@@ -280,6 +281,7 @@ class Driver:
                 if save.known is not None:
                     model = replace(model, known=save.known.of_rows(self.source.n_rows))
                 model = model.with_reach_of(self._relevance_rows)
+                model = replace(model, marginals=marginals_of(model, self._relevance_rows))
                 model = replace(model, relevance=feature_relevance(model, self._relevance_rows))
                 assessment = self.assessed(model, save.record, save.fit, self._sample)
                 model = replace(model, assessment=assessment)

@@ -23,6 +23,7 @@ from partirvm.jobs.state import TRANSITIONS, JobState, Status, lost_workers_of
 from partirvm.jobs.store import JobStore
 from partirvm.model import AnyModel
 from partirvm.model.facts import basis_functions_json, directions_json, sizes_json
+from partirvm.model.feature_effects import effects_json
 from partirvm.quoting import html_table
 from partirvm.spec.entries import Record
 from partirvm.storage import Where, open_folder
@@ -338,6 +339,7 @@ class Job:
             "bases": basis_functions_json(model),
             "missing": design.scaling.shares_missing(features),
             "sizes": sizes_json(model),
+            "effects": effects_json(model),
         }
 
     def _end(self, what: str, reason: str) -> Status:

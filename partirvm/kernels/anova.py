@@ -373,7 +373,7 @@ class PreparedAnova(PreparedKernel):
         """
         g, n = out.shape
         tables = [
-            None if distinct.places is None else self._terms(place, distinct.values, group)
+            None if distinct.places is None else self.terms(place, distinct.values, group)
             for place, distinct in enumerate(points)
         ]
         terms = np.empty((min(n, ROWS), g))
@@ -385,13 +385,13 @@ class PreparedAnova(PreparedKernel):
             interactions.sums[...] = 0.0
             for place, (distinct, table) in enumerate(zip(points, tables, strict=True)):
                 if distinct.places is None or table is None:
-                    self._terms(place, distinct.values[rows], group, terms)
+                    self.terms(place, distinct.values[rows], group, terms)
                 else:
                     np.take(table, distinct.places[rows], axis=0, out=terms, mode="clip")
                 interactions.add(terms)
             np.divide(interactions.total.T, self.features.total, out=out[:, rows])
 
-    def _terms(
+    def terms(
         self, place: int, coordinates: Float, group: slice, out: Float | None = None
     ) -> Float:
         """Return a_j k_j (n, g) of an active feature.

@@ -84,6 +84,8 @@ class FittedModel(DeclaredState):
         pruned: the number of vectors that ``prune`` deleted, and the cost.
         relevance: relevance (d,) of each feature (``model.sensitivity``); None if no rows were
             available.
+        marginals: quantiles (q, d) of each feature's values in the training rows
+            (``model.feature_effects``); None without an ANOVA kernel.
         assessment: errors on left-out rows and other facts of the fit, for ``summary``; None if
             unknown, as after pruning.
     """
@@ -106,6 +108,7 @@ class FittedModel(DeclaredState):
     columns: Columns
     pruned: Pruned = field(default=Pruned(), kw_only=True)
     relevance: Float | None = field(default=None, kw_only=True)
+    marginals: Float | None = field(default=None, kw_only=True)
     assessment: Assessment | None = field(default=None, kw_only=True)
 
     to_onnx, to_c, to_numpy = to_onnx, to_c, to_numpy
@@ -155,8 +158,8 @@ class FittedModel(DeclaredState):
 
     def digest(self) -> str:
         """Return a hash of everything that determines predictions; evidence, pruning costs,
-        relevance and assessment are excluded. Models with equal digests make bit-identical
-        predictions."""
+        relevance, marginals and assessment are excluded. Models with equal digests make
+        bit-identical predictions."""
         codec = Codec((*KERNELS.values(), type(self)))
         tree, arrays = codec.encode(
             replace(
@@ -164,10 +167,11 @@ class FittedModel(DeclaredState):
                 log_evidence=0.0,
                 pruned=Pruned(),
                 relevance=None,
+                marginals=None,
                 assessment=None,
             )
         )
-        for name in ("pruned", "relevance", "assessment"):
+        for name in ("pruned", "relevance", "marginals", "assessment"):
             del tree["value"]["fields"][name]
         sums = [
             hashlib.blake2b(f"{a.shape} {a.dtype}".encode() + a.tobytes(), digest_size=16)

@@ -115,6 +115,9 @@ class Model(FittedModel):
         The number of vectors that ``prune`` deleted, and the cost.
     relevance : ndarray of shape (d,) or None
         Relevance of each feature (``model.sensitivity``); None if no rows were available.
+    marginals : ndarray of shape (q, d) or None
+        Quantiles of each feature's values in the training rows, for the effects of features
+        (``model.feature_effects``); None without an ANOVA kernel.
     assessment : Assessment or None
         Errors on left-out rows and other facts of the fit, for ``summary``.
     """

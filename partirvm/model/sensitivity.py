@@ -12,6 +12,10 @@ values and local residuals. For a linear f of independent features, S_j = b_j² 
 Interactions count for each of their features, so the sum may exceed 1; for correlated features, the
 index shows how the model uses each of them alone.
 
+For a model with an ANOVA kernel and without local residuals, the index is exact for independent
+features, each with the distribution of its values in the rows, and refers to the linear predictors
+(``model.feature_effects``).
+
 For several targets, the index is the mean over the targets, in the units of the fit; for classes, f
 denotes the probabilities, and squares and variances are summed over classes. A feature on which no
 part of the model depends has an index of exactly 0, any other feature at least ``LEAST``.
@@ -28,6 +32,7 @@ from partirvm.errors import DataError, UsageError
 from partirvm.kernels.base import padded
 from partirvm.kernels.design import TEMPER
 from partirvm.model.base import HEIGHT, FittedModel, linear_values
+from partirvm.model.feature_effects import shares_of
 from partirvm.process import one_blas_thread
 from partirvm.scaling.maps import STEP
 from partirvm.types import Float
@@ -73,8 +78,11 @@ def feature_relevance(model: FittedModel, X: Float) -> Float:
 
     Only the first ``rows_needed`` rows are used.
     """
-    X = X[: rows_needed(model)]
     used = model.used_features
+    exact = None if getattr(model, "residuals", None) is not None else shares_of(model)
+    if exact is not None:
+        return np.where(used, np.maximum(exact, LEAST), 0.0)
+    X = X[: rows_needed(model)]
     if len(X) < 2:
         return np.where(used, LEAST, 0.0)
     values = model.explained_values(X)

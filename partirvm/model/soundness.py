@@ -78,6 +78,8 @@ def _require_shapes_of_weights(model: FittedModel, n_features: int) -> None:
     _require_shape("alpha", model.alpha.shape, (M,))
     if model.relevance is not None:
         _require_shape("relevance", model.relevance.shape, (n_features,))
+    if model.marginals is not None:
+        _require_shape("marginals", model.marginals.shape[1:], (n_features,))
 
 
 def _require_shapes_of_scaling(scaling: Scaling, n_features: int) -> None:

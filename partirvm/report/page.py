@@ -14,8 +14,10 @@ from typing import Any
 import numpy as np
 
 from partirvm.errors import PartirvmError
+from partirvm.model.feature_effects import Effects
 from partirvm.options import Request
 from partirvm.quoting import counted, moment, printable
+from partirvm.report.effect_charts import effect_charts
 from partirvm.report.history import (
     MEASURED,
     SIDES,
@@ -36,7 +38,7 @@ from partirvm.report.text import (
 )
 from partirvm.storage import Folder, open_folder, require_replaceable, storing
 
-LISTS = ("directions", "bases", "outputs", "sizes", "damaged")
+LISTS = ("directions", "bases", "outputs", "sizes", "effects", "damaged")
 """Values that are lists and are empty without a model."""
 
 LEAST_SHARE = 1e-3
@@ -59,7 +61,8 @@ class Report:
     ``advice`` to the reason why the job ended. Times are seconds since 1970 or None. ``plan`` is
     ``Plan.to_json()``, and ``history`` contains the driver's entries. ``relevance``, ``directions``
     and ``bases`` come from ``Job``; ``missing`` is the fraction of training rows without a value,
-    by feature. ``outputs`` contains the names of the targets or classes; ``sizes`` comes from
+    by feature. ``outputs`` contains the names of the targets or classes; ``effects`` comes
+    from ``model.feature_effects``; ``sizes`` comes from
     ``model.facts.sizes_json``; ``damaged`` lists the errors of unreadable parts.
     """
 
@@ -218,6 +221,8 @@ def _page(job: Any) -> str:
         figures=figure_rows({**facts, "seconds": job.seconds}),
         corrected=is_corrected(facts),
         curves=[*history_charts(job.history, kind), *size_charts(job.sizes, last)],
+        effects=[Effects.from_json(stored) for stored in job.effects],
+        effect_charts=effect_charts,
         targets=target_charts(from_json(diagnostics), job.outputs),
         diagnostics=diagnostics,
         least_share=LEAST_SHARE,
