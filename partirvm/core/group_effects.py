@@ -15,7 +15,6 @@ h_n), and its variance is σ²h_n/(u_n(1 − h_n)), where h_n = λu_n/(1 + λS_g
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.optimize import minimize_scalar
 
 from partirvm.core.left_out import LeftOut
 from partirvm.types import Float, Int
@@ -98,6 +97,8 @@ class EffectsLikelihood:
 
     def best_ratio(self) -> float:
         """Return the λ of the highest likelihood; 0 if effects gain less than ``SURE``."""
+        from scipy.optimize import minimize_scalar  # importing it takes megabytes
+
         best = minimize_scalar(self.loss, bounds=LOG_RATIOS, method="bounded")
         without = 0.5 * self.n * np.log(self.noise_variance(0.0))
         return float(np.exp(best.x)) if without - best.fun > SURE else 0.0

@@ -17,7 +17,6 @@ number of rows.
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import minimize_scalar
 
 from partirvm.types import Float, Int
 
@@ -84,6 +83,8 @@ def _inverse(values: Float, vectors: Float, target: Float) -> Float:
         vectors: their eigenvectors (n, n)
         target: targets (n,)
     """
+    from scipy.optimize import minimize_scalar  # importing it takes megabytes
+
     squares = (vectors.T @ target) ** 2
     n = len(target)
 

@@ -24,7 +24,6 @@ from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
-from scipy.stats import rankdata
 
 from partirvm.types import Float, Int
 
@@ -116,7 +115,7 @@ class LocalQuantiles:
             top: highest level of a central interval
             count: number K of levels
         """
-        ranks = (rankdata(deviations) - 0.5) / len(z)
+        ranks = (mean_ranks(deviations) - 0.5) / len(z)
         at_knots = (np.arange(KNOTS) + 0.5) / KNOTS
         logarithms = np.quantile(np.log(deviations), at_knots, method="hazen")
         steps, first = np.unique(np.rint(logarithms / STEP), return_index=True)
@@ -162,6 +161,17 @@ class LocalQuantiles:
         """Return the quantiles (G, P) between the stored ones, at fractional numbers (P,)."""
         numbers = np.arange(self.quantiles.shape[1])
         return np.stack([np.interp(places, numbers, of_knot) for of_knot in self.quantiles])
+
+
+def mean_ranks(values: Float) -> Float:
+    """Return the ranks (n,) of values (n,), from 1; equal values have the mean of their ranks.
+
+    >>> mean_ranks(np.array([0.3, 0.1, 0.3, 0.5]))
+    array([2.5, 1. , 2.5, 4. ])
+    """
+    _, places, counts = np.unique(values, return_inverse=True, return_counts=True)
+    last: Float = np.cumsum(counts).astype(np.float64)
+    return (last - 0.5 * (counts - 1))[places]
 
 
 def weighted_quantiles(values: Float, weights: Float, probabilities: Float) -> Float:

@@ -42,7 +42,13 @@ from partirvm.data.composite import (
     sizes_of,
     without_bound,
 )
-from partirvm.data.shapes import MOST_DIGITS, ShapedTexts, count_digits, shaped
+from partirvm.data.shapes import (
+    MOST_DIGITS,
+    ShapedTexts,
+    arrow_numbers,
+    count_digits,
+    shaped,
+)
 from partirvm.types import Bool, Float, Int, NumberGrammar
 
 SIGNS = "$€£¥₹₩₽₺₪₫₴₦₱฿¢"
@@ -355,7 +361,8 @@ def read_numbers(texts: ShapedTexts, grammar: NumberGrammar) -> tuple[Float, Boo
             if number is None:
                 continue
             if shape in table.long_shapes:
-                plain = _plain_texts(texts.texts.take(places), shape, number, grammar.decimal)
+                long_texts = texts.texts.take(arrow_numbers(places))
+                plain = _plain_texts(long_texts, shape, number, grammar.decimal)
                 values[places] = np.from_dlpack(plain.cast("float64"))
                 values[places] *= size_in(number, grammar.unit)
             elif shape in table.composites and number.composite is not None:

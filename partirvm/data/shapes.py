@@ -75,9 +75,26 @@ def shaped(texts: Any) -> ShapedTexts:
         len(texts), offsets, pa.py_buffer(data.translate(DIGITS)), validity
     )
     encoded = shapes.dictionary_encode()
-    codes: Any = np.from_dlpack(encoded.indices.fill_null(-1))
+    codes: Any = np.from_dlpack(_filled(encoded.indices, -1))
     names = encoded.dictionary.to_pylist()
     return ShapedTexts(names, codes, _digits(data, codes, names), texts)
+
+
+def arrow_numbers(numbers: NDArray[Any]) -> Any:
+    """Return a contiguous NumPy array of numbers as an Arrow array, which shares its memory.
+    ``pa.array`` would import pandas (46 MiB)."""
+    import pyarrow as pa
+
+    kind = pa.from_numpy_dtype(numbers.dtype)
+    return pa.Array.from_buffers(kind, len(numbers), [None, pa.py_buffer(numbers)])
+
+
+def _filled(integers: Any, number: int) -> Any:
+    """Return an Arrow array of integers with a number in place of nulls."""
+    import pyarrow.compute as pc
+
+    numbers = np.full(len(integers), number, dtype=integers.type.to_pandas_dtype())
+    return pc.coalesce(integers, arrow_numbers(numbers))
 
 
 def _buffers(texts: Any) -> tuple[Any, Any, Any]:
@@ -122,5 +139,5 @@ def _digits(data: bytes, codes: Int, shapes: list[str]) -> Int:
         pa.py_buffer(data.translate(None, NOT_DIGITS)),
         pa.py_buffer(valid),
     )
-    digits: Int = np.asarray(np.from_dlpack(numerals.cast(pa.int64()).fill_null(0)), np.int64)
+    digits: Int = np.asarray(np.from_dlpack(_filled(numerals.cast(pa.int64()), 0)), np.int64)
     return digits

@@ -14,6 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from partirvm.data import problems
 from partirvm.data.composite import FRACTION, RANGE, singular
 from partirvm.data.date_grammar import MONTHS, DateEvidence, layout, read_dates
@@ -27,7 +29,7 @@ from partirvm.data.grammar import (
     numeral,
     read_numbers,
 )
-from partirvm.data.shapes import ShapedTexts, shaped
+from partirvm.data.shapes import ShapedTexts, arrow_numbers, shaped
 from partirvm.data.tables import numbers
 from partirvm.types import Bool, Float, NumberGrammar
 
@@ -149,9 +151,7 @@ def _plain_word(text: str) -> str:
 
 def _chosen(texts: Any, rows: Bool) -> list[str]:
     """Return the texts of these rows."""
-    import pyarrow as pa
-
-    chosen: list[str] = texts.filter(pa.array(rows)).to_pylist()
+    chosen: list[str] = texts.take(arrow_numbers(np.flatnonzero(rows))).to_pylist()
     return chosen
 
 

@@ -94,9 +94,6 @@ def test_interval_coverage_is_right_for_known_and_new_levels(per_level, strength
 
 
 @pytest.mark.slow
-@pytest.mark.xfail(
-    reason="with indicators of levels, x has too narrow a width: .918, logistic regression .978"
-)
 def test_classes_with_a_few_levels_are_predicted():
     """Classes depend on a number and on one of eight levels."""
     rng = default_rng(5)
