@@ -47,6 +47,7 @@ from partirvm.data.shapes import (
     ShapedTexts,
     arrow_numbers,
     count_digits,
+    filled,
     shaped,
 )
 from partirvm.types import Bool, Float, Int, NumberGrammar
@@ -341,6 +342,11 @@ def _shape_table(shapes: Sequence[str], grammar: NumberGrammar) -> _ShapeTable:
     )
 
 
+def _flags(values: Any) -> Bool:
+    """Return Arrow booleans (n,) as a NumPy array; nulls are false."""
+    return np.from_dlpack(filled(values.cast("uint8"), 0)).astype(bool)
+
+
 def read_numbers(texts: ShapedTexts, grammar: NumberGrammar) -> tuple[Float, Bool]:
     """Return the numbers in texts (n,), NaN for missing and other texts; and True for texts that
     are numbers or missing.
@@ -558,13 +564,13 @@ class NumberEvidence:
         fractions = (values != np.trunc(values)) & np.isfinite(values)
         if "9.9" in self.shapes or not fractions.any():
             return
-        points = pc.match_substring(texts, ".")
-        grouped = pc.match_substring_regex(texts, r"^\s*[+-]?[1-9]\d{0,2}\.\d{3}\s*$")
-        clear = pc.fill_null(pc.and_not(points, grouped), False)
-        chosen = clear if pc.any(clear).as_py() else pc.fill_null(grouped, False)
-        shape = "9.9" if chosen is clear else "9.999"
-        first = pc.index(chosen, True).as_py()
-        if first >= 0 and shape not in self.shapes:
+        points = _flags(pc.match_substring(texts, "."))
+        grouped = _flags(pc.match_substring_regex(texts, r"^\s*[+-]?[1-9]\d{0,2}\.\d{3}\s*$"))
+        clear = points & ~grouped
+        chosen = clear if clear.any() else grouped
+        shape = "9.9" if clear.any() else "9.999"
+        if chosen.any() and shape not in self.shapes:
+            first = int(chosen.argmax())
             self.shapes[shape] = ShapeFacts(1, row + first, texts[first].as_py())
 
     def count_bounds(self) -> int:

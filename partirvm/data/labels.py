@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from partirvm.data.arrays import in_process
 from partirvm.data.frames import pandas_column
+from partirvm.data.shapes import filled
 from partirvm.data.tables import numbers
 from partirvm.data.unseen import REMEMBERED
 from partirvm.errors import DataError, UsageError
@@ -222,7 +223,7 @@ class Levels:
             plain = values.dictionary_decode() if hasattr(values, "dictionary") else values
             encoded = plain.dictionary_encode()  # only the labels that occur
             labels = encoded.dictionary.to_pylist()
-            places = numbers(encoded.indices.fill_null(len(labels)))
+            places = numbers(filled(encoded.indices, len(labels)))
             table = list(map(self._code, labels))
         except (TypeError, NotImplementedError) as error:  # Arrow raises NotImplementedError
             raise DataError(

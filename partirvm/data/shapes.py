@@ -75,7 +75,7 @@ def shaped(texts: Any) -> ShapedTexts:
         len(texts), offsets, pa.py_buffer(data.translate(DIGITS)), validity
     )
     encoded = shapes.dictionary_encode()
-    codes: Any = np.from_dlpack(_filled(encoded.indices, -1))
+    codes: Any = np.from_dlpack(filled(encoded.indices, -1))
     names = encoded.dictionary.to_pylist()
     return ShapedTexts(names, codes, _digits(data, codes, names), texts)
 
@@ -89,12 +89,13 @@ def arrow_numbers(numbers: NDArray[Any]) -> Any:
     return pa.Array.from_buffers(kind, len(numbers), [None, pa.py_buffer(numbers)])
 
 
-def _filled(integers: Any, number: int) -> Any:
-    """Return an Arrow array of integers with a number in place of nulls."""
+def filled(values: Any, number: float) -> Any:
+    """Return an Arrow array of numbers with a number in place of nulls. ``fill_null``
+    would import pandas."""
     import pyarrow.compute as pc
 
-    numbers = np.full(len(integers), number, dtype=integers.type.to_pandas_dtype())
-    return pc.coalesce(integers, arrow_numbers(numbers))
+    numbers = np.full(len(values), number, dtype=values.type.to_pandas_dtype())
+    return pc.coalesce(values, arrow_numbers(numbers))
 
 
 def _buffers(texts: Any) -> tuple[Any, Any, Any]:
@@ -139,5 +140,5 @@ def _digits(data: bytes, codes: Int, shapes: list[str]) -> Int:
         pa.py_buffer(data.translate(None, NOT_DIGITS)),
         pa.py_buffer(valid),
     )
-    digits: Int = np.asarray(np.from_dlpack(_filled(numerals.cast(pa.int64()), 0)), np.int64)
+    digits: Int = np.asarray(np.from_dlpack(filled(numerals.cast(pa.int64()), 0)), np.int64)
     return digits

@@ -14,6 +14,7 @@ from partirvm.data.layout import FileOptions
 from partirvm.data.listing import ALL_ENDINGS, PARQUET, Listing, list_files, no_tables
 from partirvm.data.opening import opened
 from partirvm.data.problems import Finding
+from partirvm.data.shapes import filled
 from partirvm.errors import DataError, MissingDataError
 from partirvm.quoting import listed
 from partirvm.storage import open_folder
@@ -85,7 +86,7 @@ def rows_per_batch(batch_bytes: int, n_columns: int) -> int:
 def numbers(values: Any) -> np.ndarray[Any, Any]:
     """Convert a numeric Arrow array to a NumPy array; missing floats become NaN."""
     # Arrow's to_numpy would import pandas (about 45 MiB)
-    return np.from_dlpack(values.fill_null(float("nan")) if values.null_count else values)
+    return np.from_dlpack(filled(values, np.nan) if values.null_count else values)
 
 
 def is_table(url: str) -> bool:
