@@ -263,7 +263,8 @@ def ingest(
             f"partirvm predict JOB {data} predictions.csv",
         ]
     else:
-        following = [f"partirvm plan {data}", f"partirvm fit {data} JOB"]
+        job = "  # JOB: a new folder for the results"
+        following = [f"partirvm plan {data}", f"partirvm fit {data} JOB{job}"]
     show(facts, f"{data}: {_described(dataset, target)}", as_json, *following)
 
 
@@ -278,10 +279,11 @@ def _described(dataset: Any, target: str | None) -> str:
         order = f"in random order (seed {dataset.seed})"
     rows = counted(dataset.n_rows, "row")
     features = counted(dataset.n_features, "feature")
-    tiles = counted(dataset.n_tiles, "tile")
     notes = "".join(f"\n  {named(column)}: {text}" for column, text in dataset.notes.items())
-    size = f"stored in {tiles} of up to {dataset.tile_rows:,} rows"
-    return f"{rows} × {features}{to}, {order}, {size}{notes}"
+    n_columns = len(columns.given)
+    if n_columns != dataset.n_features:
+        features += f" (of {counted(n_columns, 'column')})"
+    return f"{rows} × {features}{to}, {order}{notes}"
 
 
 @partirvm.command(cls=GroupedCommand)
