@@ -145,7 +145,7 @@ def test_the_live_view_draws_rounds_and_restores_the_terminal(tour, tmp_path):
     assert ESCAPE not in out
     assert 0 <= shown.rindex(HIDE) < shown.rindex(SHOW)
     lines = [line.strip() for line in plain(shown).splitlines()]
-    assert any(line.startswith("last ") for line in lines)
+    assert any(line.startswith("final ") for line in lines)
     drawn = plain(shown)[plain(shown).rindex("last ") :]
     for word in (" vectors", "peak memory"):
         assert word in drawn
