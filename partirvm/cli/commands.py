@@ -448,13 +448,14 @@ def evaluate(
 
     Prints a table on a terminal, and one line of JSON elsewhere or with --json; and the most
     important scores in words, unless --quiet is given. For regression, the scores are n_rows,
-    n_vectors, rmse (root mean square error), nlpd (mean negative log predictive density, in nats per row),
-    crps (continuous ranked probability score), interval_score_95, and coverage_50, coverage_80,
-    coverage_90, coverage_95 and coverage_99 (fraction of rows inside the interval of that level),
-    in the units of the target. For several targets, these are means over the targets (for rmse, the
-    root of the mean square), and `targets` contains the scores of each target. For classification,
-    they are n_rows, n_vectors, accuracy, log_loss (mean, in nats), brier (mean squared error of
-    the probabilities), ece (expected calibration error, 15 bins) and, for two classes, roc_auc.
+    n_vectors, rmse (root mean square error), nlpd (mean negative log predictive density, in nats
+    per row), crps (continuous ranked probability score), interval_score_95, and coverage_50,
+    coverage_80, coverage_90, coverage_95 and coverage_99 (fraction of rows inside the interval of
+    that level), in the units of the target. For several targets, these are means over the targets
+    (for rmse, the root of the mean square), and `targets` contains the scores of each target. For
+    classification, they are n_rows, n_vectors, accuracy, log_loss (mean, in nats), brier (mean
+    squared error of the probabilities), ece (expected calibration error, 15 bins) and, for two
+    classes, roc_auc.
     --augment works as in `partirvm predict`.
 
     \b

@@ -476,10 +476,8 @@ def _differing_parameters(
         values = [{**job["parameters"], "data": job["data"]}.get(name) for job in jobs]
         if any(value != values[0] for value in values):
             texts = [named(parameter_text(name, value)) for value in values]
-            chosen = [
-                _chosen(job, name) if text == "auto" else "" for job, text in zip(jobs, texts)
-            ]
-            rows.append([spell(name), *map(str.__add__, texts, chosen)])
+            cells = (_chosen(job, text, name) for job, text in zip(jobs, texts, strict=True))
+            rows.append([spell(name), *cells])
     return rows
 
 
