@@ -540,7 +540,7 @@ class NumberEvidence:
         """Return how the numbers are written, without marks if none contains any."""
         found = map(numeral, self.shapes)
         separated = any(not re.fullmatch("9*", number.core) for number in found if number)
-        pattern = re.escape(grammar.unit).replace("9", "([23²³])")
+        pattern = re.escape(grammar.unit).replace("9", "([23])")
         texts = (facts.text for facts in self.shapes.values())
         powers = {
             match[1].translate(SUPERSCRIPTS)
