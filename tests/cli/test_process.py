@@ -53,7 +53,7 @@ def test_piped_progress_is_plain_lines_on_stderr(tour, cli, tmp_path):
     errors = ["training RMSE", "held-out RMSE", "held-out NLPD"]
     titles = ["round", "candidates", "vectors", *errors, "log evidence", "rows/s", "time", "memory"]
     assert re.split(" {2,}", header.strip()) == titles
-    assert [line.split()[0] for line in rounds] == ["1", "2", "last"]
+    assert [line.split()[0] for line in rounds] == ["1", "2", "final"]
     assert len({len(line) for line in [header, *rounds]}) == 1
 
 
