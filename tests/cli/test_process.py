@@ -146,7 +146,7 @@ def test_the_live_view_draws_rounds_and_restores_the_terminal(tour, tmp_path):
     assert 0 <= shown.rindex(HIDE) < shown.rindex(SHOW)
     lines = [line.strip() for line in plain(shown).splitlines()]
     assert any(line.startswith("final ") for line in lines)
-    drawn = plain(shown)[plain(shown).rindex("last ") :]
+    drawn = plain(shown)[plain(shown).rindex("final ") :]
     for word in (" vectors", "peak memory"):
         assert word in drawn
     assert "held-out RMSE" in plain(shown)
