@@ -110,6 +110,18 @@ class NumberGrammar(DeclaredState):
         return {"thousands": self.thousands} if self.thousands else {"decimal": self.decimal}
 
     def __str__(self) -> str:
+        return self.described()
+
+    def described(self, *, separated: bool = True, power: str = "²/³") -> str:
+        """Describe the notation.
+
+        Args:
+            separated: False if no number contains a mark, so that the marks say nothing
+            power: the power of the unit, of which the grammar knows only that there is one
+
+        >>> NumberGrammar(".", ",", "m9").described(separated=False, power="²")
+        'unit m²'
+        """
         marks = f"decimal mark {self.decimal!r}"
         if self.thousands:
             marks += f", thousands separator {self.thousands!r}"
@@ -118,8 +130,9 @@ class NumberGrammar(DeclaredState):
         if self.unit == "fraction":
             return f"{marks}, fractions"
         # digits of a unit are not stored: m9 is m² or m³
-        unit = self.unit.replace("9", "²/³")
-        return f"{marks}, unit {unit}" if unit else marks
+        unit = self.unit.replace("9", power)
+        stated = [marks] if separated else []
+        return ", ".join([*stated, f"unit {unit}"] if unit else stated)
 
 
 @dataclass(frozen=True)

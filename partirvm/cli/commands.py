@@ -4,6 +4,7 @@ Modules that are slow to import are imported inside the commands.
 """
 
 import json
+import sys
 from collections.abc import Mapping
 from dataclasses import asdict
 from functools import partial
@@ -15,7 +16,7 @@ import partirvm as package
 from partirvm import jobs
 from partirvm.cli import job_commands, options
 from partirvm.cli.options import GroupedCommand, as_flags, takes
-from partirvm.cli.running import cluster, in_foreground, show, shown_progress, wants_details
+from partirvm.cli.running import cluster, echo, in_foreground, show, shown_progress, wants_details
 from partirvm.options import TABLE
 from partirvm.quoting import counted, format_number, listed, named
 
@@ -263,7 +264,8 @@ def ingest(
             f"partirvm predict JOB {data} predictions.csv",
         ]
     else:
-        following = [f"partirvm plan {data}", f"partirvm fit {data} JOB"]
+        job = "  # JOB: a new folder for the results"
+        following = [f"partirvm plan {data}", f"partirvm fit {data} JOB{job}"]
     show(facts, f"{data}: {_described(dataset, target)}", as_json, *following)
 
 
@@ -278,10 +280,11 @@ def _described(dataset: Any, target: str | None) -> str:
         order = f"in random order (seed {dataset.seed})"
     rows = counted(dataset.n_rows, "row")
     features = counted(dataset.n_features, "feature")
-    tiles = counted(dataset.n_tiles, "tile")
     notes = "".join(f"\n  {named(column)}: {text}" for column, text in dataset.notes.items())
-    size = f"stored in {tiles} of up to {dataset.tile_rows:,} rows"
-    return f"{rows} × {features}{to}, {order}, {size}{notes}"
+    n_columns = len(columns.given)
+    if n_columns != dataset.n_features:
+        features += f" (of {counted(n_columns, 'column')})"
+    return f"{rows} × {features}{to}, {order}{notes}"
 
 
 @partirvm.command(cls=GroupedCommand)
@@ -430,25 +433,29 @@ def predict(
 @takes(
     *("job", "data", "--augment", "--allow-code", "--scheduler", "--quiet"),
     click.option(
-        "--json", is_flag=True, expose_value=False, help="No effect: the result is always JSON."
+        "--json",
+        "as_json",
+        is_flag=True,
+        help="Print one line of JSON on a terminal, too; elsewhere, the result is always JSON.",
     ),
 )
 def evaluate(
-    job: str, data: str, scheduler: str | None, quiet: bool, **choices: Any
+    job: str, data: str, scheduler: str | None, quiet: bool, as_json: bool, **choices: Any
 ) -> dict[str, Any]:
     """Score the model of a job on a dataset or a table.
 
     The rows should not have been used in the fit.
 
-    Prints one line of JSON, with or without --json, and the most important scores in words, unless
-    --quiet is given. For regression, it contains n_rows, n_vectors,
-    rmse (root mean square error), nlpd (mean negative log predictive density, in nats per row),
-    crps (continuous ranked probability score), interval_score_95, and coverage_50, coverage_80,
-    coverage_90, coverage_95 and coverage_99 (fraction of rows inside the interval of that level),
-    in the units of the target. For several targets, these are means over the targets (for rmse, the
-    root of the mean square), and `targets` contains the scores of each target. For classification,
-    it contains n_rows, n_vectors, accuracy, log_loss (mean, in nats), brier (mean squared error of
-    the probabilities), ece (expected calibration error, 15 bins) and, for two classes, roc_auc.
+    Prints a table on a terminal, and one line of JSON elsewhere or with --json; and the most
+    important scores in words, unless --quiet is given. For regression, the scores are n_rows,
+    n_vectors, rmse (root mean square error), nlpd (mean negative log predictive density, in nats
+    per row), crps (continuous ranked probability score), interval_score_95, and coverage_50,
+    coverage_80, coverage_90, coverage_95 and coverage_99 (fraction of rows inside the interval of
+    that level), in the units of the target. For several targets, these are means over the targets
+    (for rmse, the root of the mean square), and `targets` contains the scores of each target. For
+    classification, they are n_rows, n_vectors, accuracy, log_loss (mean, in nats), brier (mean
+    squared error of the probabilities), ece (expected calibration error, 15 bins) and, for two
+    classes, roc_auc.
     --augment works as in `partirvm predict`.
 
     \b
@@ -462,7 +469,12 @@ def evaluate(
         scores: dict[str, Any] = predict.evaluate(
             job, data, client=client, progress=hears, **choices
         )
-    click.echo(json.dumps(scores))
+    if sys.stdout.isatty() and not as_json:
+        from partirvm.report.text import scores_text
+
+        echo(scores_text(scores))
+    else:
+        click.echo(json.dumps(scores))
     if not quiet:
         click.echo(_in_words(scores), err=True)
     return scores

@@ -258,8 +258,8 @@ def in_foreground(work: Callable[..., Any], job: str, *, quiet: bool, as_json: b
     target = fitted.model.design.scaling.target.name(fitted.model.columns.target)
     facts = {"target": target, **targets_json(fitted.model)}
     following = [
-        f"partirvm evaluate {job} TEST.zarr",
-        f"partirvm predict {job} NEW.zarr predictions.csv",
+        f"partirvm evaluate {job} TEST.csv",
+        f"partirvm predict {job} NEW.csv predictions.csv",
     ]
     aborted = fitted.reason.value == "aborted"
     return show_status(opened, as_json, *following, *[f"partirvm resume {job}"] * aborted, **facts)

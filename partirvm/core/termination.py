@@ -35,8 +35,8 @@ class Termination(Enum):
     )
     EFFORT = (
         "effort",
-        "The fit is complete: twice the work would lower the error only a little; "
-        "effort='thorough' continues further.",
+        "The fit is complete: twice the work would lower the error only a little. "
+        "To continue nevertheless, resume with effort='thorough'.",
     )
     EXHAUSTED = (
         "exhausted",

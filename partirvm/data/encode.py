@@ -600,10 +600,11 @@ class Encoder:
         ]
         return Finding(
             column.name,
-            f"{quoted(example.text)} (row {example.row + 1:,}) may be {values[0]} or {values[1]}, "
-            "and no row decides it",
+            f"{quoted(example.text)} (row {example.row + 1:,}) may be {values[0]} or {values[1]}; "
+            "no row shows which is right",
             decision.grammar.flags,
             alternative=decision.alternative.flags,
+            readings=(f"reads {values[0]}", f"reads {values[1]}"),
             asks=True,
         )
 
@@ -624,10 +625,11 @@ class Encoder:
         days = [day_of(decision.text, order) for order in orders]
         return Finding(
             column.name,
-            f"{quoted(decision.text)} (row {decision.row + 1:,}) may be {days[0]} or {days[1]}, "
-            "and no row decides it",
+            f"{quoted(decision.text)} (row {decision.row + 1:,}) may be {days[0]} or {days[1]}; "
+            "no row shows which is right",
             {"dates": {column.name: orders[0]}},
             alternative={"dates": {column.name: orders[1]}},
+            readings=(f"reads {days[0]}", f"reads {days[1]}"),
             asks=True,
         )
 
@@ -815,7 +817,7 @@ class Encoder:
         columns = self.columns()
         remarks = defaultdict[str, list[str]](list)
         for finding in accepted:
-            remarks[finding.column].append(f"{finding.found}: accepted `{finding.options}`")
+            remarks[finding.column].append(_remark_on_accepted(finding))
         for column in self._columns.values():
             remarks[column.name] += self._remarks_on_reading(column)
         for finding in self.findings():
@@ -864,7 +866,8 @@ class Encoder:
             yield column.note
         grammar = column.written.reading.grammar
         if column.levels is None and not grammar.is_plain:
-            yield f"numbers with {grammar}"
+            notation = column.written.numbers.described(grammar)
+            yield from [f"numbers with {notation}"] * bool(notation)
         n_bounds = column.written.numbers.count_bounds()
         if n_bounds:
             yield f"{counted(n_bounds, 'bound')} such as >9, read as the number itself"
@@ -892,7 +895,15 @@ class Encoder:
         column = self._columns.get(name)
         if column is not None and column.dates is not None:
             waves = [f"sine and cosine of the {cycle}" for cycle in columns.dates[name]]
-            yield ", ".join([column.dates.unit, *waves])
+            features = f"{1 + 2 * len(waves)} features: " if waves else ""
+            yield features + ", ".join([column.dates.unit, *waves])
+
+
+def _remark_on_accepted(finding: Finding) -> str:
+    """Return the remark on a proposal with which the table was read."""
+    if "exclude" in finding.remedy:
+        return f"left out (`{finding.options}`): {finding.found}"
+    return f"{finding.found}: accepted `{finding.options}`"
 
 
 def _remark_on_left_out(name: str, levels: Levels) -> str:

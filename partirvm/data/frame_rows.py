@@ -156,7 +156,7 @@ class _FrameReading:
 def _accepted(finding: Finding) -> str:
     """Return what was made of a column because of a finding, if its reading does not say it."""
     if "exclude" in finding.remedy:
-        return f"left out, {finding.found}"
+        return f"left out: {finding.found}"
     if "missing" in finding.remedy:
         return f"missing where it has {listed(finding.remedy['missing'], show=quoted)}"
     return ""

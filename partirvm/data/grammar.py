@@ -118,6 +118,9 @@ PAIRS = tuple((decimal, mark) for decimal in ".," for mark in THOUSANDS if mark 
 Pair = tuple[str, str]
 """A decimal mark and a thousands separator."""
 
+SUPERSCRIPTS = str.maketrans("23", "²³")
+"""The powers of units, as they are shown."""
+
 PLAIN_SHAPE = re.compile(r"[+-]?9*[.]?9*(?:[eE][+-]?9+)?")
 """Shape of a number in plain notation."""
 
@@ -545,6 +548,19 @@ class NumberEvidence:
             pairs.update(
                 zip(*map(np.ndarray.tolist, parts.numbers(digits, counts)[-2:]), strict=True)
             )
+
+    def described(self, grammar: NumberGrammar) -> str:
+        """Return how the numbers are written, without marks if none contains any."""
+        found = map(numeral, self.shapes)
+        separated = any(not re.fullmatch("9*", number.core) for number in found if number)
+        pattern = re.escape(grammar.unit).replace("9", "([23])")
+        texts = (facts.text for facts in self.shapes.values())
+        powers = {
+            match[1].translate(SUPERSCRIPTS)
+            for match in (re.search(pattern, text, re.IGNORECASE) for text in texts)
+            if match is not None and match.re.groups
+        }
+        return grammar.described(separated=separated, power="/".join(sorted(powers)) or "²/³")
 
     def _is_clear(self, unit: str) -> bool:
         """Return False for ranges that overlap, and for pairs such as 120/80 that are no

@@ -565,7 +565,16 @@ def _closing(
     if not is_file or not all(finding.remedy for finding in fatal):
         return []
     command = _command(source, url, remedied(options, fatal))
-    return ["", "all at once (--auto also accepts what is marked perhaps):", f"  {command}"]
+    first = ", by the first remedy where there are two" * any(map(_has_choice, fatal))
+    perhaps = any(not finding.fatal and not finding.asks for finding in findings)
+    auto = " (add --auto to accept what is marked perhaps)" * perhaps
+    noun = "this problem" if len(fatal) == 1 else "these problems"
+    return ["", f"command that resolves {noun}{first}{auto}:", f"  {command}"]
+
+
+def _has_choice(finding: Finding) -> bool:
+    """Return True if a finding can be resolved in two ways."""
+    return bool(finding.alternative)
 
 
 def _command(source: Any, url: str, options: Mapping[str, Any]) -> str:

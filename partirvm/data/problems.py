@@ -48,6 +48,7 @@ class Finding:
         advice: what to do if there is no remedy
         fatal: True for an error, False for a proposal
         alternative: other options that resolve the finding differently; may be empty
+        readings: what the remedy and the alternative read, or empty
         asks: True if only the user can decide: ``auto`` does not accept the remedy
     """
 
@@ -57,6 +58,7 @@ class Finding:
     advice: str = "correct these rows"
     fatal: bool = True
     alternative: Mapping[str, Any] = field(default_factory=dict)
+    readings: tuple[str, ...] = ()
     asks: bool = False
 
     @property
@@ -67,6 +69,13 @@ class Finding:
     def written(self, spelling: "Spelling") -> str:
         """Return the remedy and the alternative in this spelling."""
         return " or ".join(map(spelling, self.remedies))
+
+    def explained(self, spelling: "Spelling") -> str:
+        """Return the remedy and the alternative in this spelling, each with what it reads."""
+        if not self.readings:
+            return self.written(spelling)
+        pairs = zip(self.remedies, self.readings, strict=True)
+        return " or ".join(f"{spelling(remedy)} ({reading})" for remedy, reading in pairs)
 
     @property
     def remedies(self) -> list[Mapping[str, Any]]:
@@ -143,10 +152,15 @@ class Values:
             constant = f"all rows have the value {known.pop():.6g}"
             return Finding(column, constant, exclude, fatal=False)
         if self._counts and self.n >= FEW_LEVELS:
-            return Finding(column, "counts the rows", exclude, fatal=False)
+            first = float(self._first[0])
+            start = f"{first:.15g}, {first + 1:.15g}, …"
+            return Finding(column, f"only numbers the rows ({start})", exclude, fatal=False)
         few_values = 2 < len(known) <= min(self.n / 10, FEW_LEVELS)
         if few_values and all(value.is_integer() for value in known):
-            codes = f"{len(known)} different whole numbers, read as numbers; if they are codes"
+            codes = (
+                f"{len(known)} different whole numbers, read as numbers; if they are codes, list "
+                "it with auto (the text columns)"
+            )
             remedy = {"categorical": ("auto", column)}
             return Finding(column, codes, remedy, fatal=False, asks=True)
         return None
@@ -181,8 +195,19 @@ def flags(options: Mapping[str, Any]) -> list[str]:
                 value = [f"{column}={form}" for column, form in value.items()]
             text = joined(map(str, value)) if isinstance(value, list | tuple) else str(value)
             space = "=" if text.startswith("-") else " "
-            shell.append(f"{flag}{space}{shlex.quote(text)}")
+            shell.append(f"{flag}{space}{_shell_quoted(text)}")
     return shell
+
+
+def _shell_quoted(text: str) -> str:
+    """Quote a value for a shell; a mark such as a comma, which looks like a typo, always.
+
+    >>> _shell_quoted(","), _shell_quoted("dmy"), _shell_quoted("a b")
+    ("','", 'dmy', "'a b'")
+    """
+    quoted_text = shlex.quote(text)
+    is_bare_mark = quoted_text == text and not any(map(str.isalnum, text))
+    return f"'{text}'" if is_bare_mark else quoted_text
 
 
 Spelling = Callable[[Mapping[str, Any]], str]
@@ -225,6 +250,15 @@ class UnusableError(DataError):
     remedy: Mapping[str, Any] = {}
 
 
+def _counts(findings: Sequence[Finding]) -> str:
+    """Return how many findings are errors, and how many are proposals."""
+    n_fatal = sum(finding.fatal for finding in findings)
+    n_more = len(findings) - n_fatal
+    verb = "is" if n_more == 1 else "are"
+    more = f"; {n_more:,} more {verb} worth checking" if n_more else ""
+    return f"{counted(n_fatal, 'problem')} to resolve before the rows can be used{more}"
+
+
 def refuse(
     where: str,
     findings: Sequence[Finding],
@@ -239,7 +273,8 @@ def refuse(
         closing: last lines of the message, such as a command with all remedies
         spelling: how remedies are written
     """
-    if not any(finding.fatal for finding in findings):
+    fatal = [finding for finding in findings if finding.fatal]
+    if not fatal:
         return
     from rich.console import Console
     from rich.table import Table
@@ -247,7 +282,7 @@ def refuse(
 
     table = Table("column", "found", "remedy", box=None, pad_edge=False)
     for finding in sorted(findings, key=lambda finding: not finding.fatal)[:50]:
-        remedy = finding.written(spelling) or finding.advice
+        remedy = finding.explained(spelling) or finding.advice
         if not finding.fatal:
             remedy = f"optional: {remedy}" if finding.asks else f"perhaps {remedy}"
         name = "(the file)" if finding.column == where else named(finding.column)
@@ -256,12 +291,11 @@ def refuse(
     console.print(table)
     lines = [line.rstrip() for line in console.file.getvalue().splitlines()]  # type: ignore[attr-defined]
     error = UnusableError(
-        f"{where}: values that cannot be used (row 1 is the first row of data):",
+        f"{where}: {_counts(findings)} (row 1 is the first row of data):",
         "",
         *lines,
         *closing,
     )
-    fatal = [finding for finding in findings if finding.fatal]
     if all(finding.remedy for finding in fatal):
         error.remedy = remedied({}, fatal)
     raise error

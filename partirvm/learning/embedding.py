@@ -262,6 +262,16 @@ def enough(gains: Sequence[float]) -> int:
     return 1 + next(k for k, gain in enumerate(gains) if gain >= ENOUGH * best) if best > 0 else 0
 
 
+def _described(n_levels: int, number: int) -> str:
+    """Return the note on levels that have coordinates.
+
+    >>> _described(25, 1)
+    'each of its 25 levels is described by 1 number learned from the data'
+    """
+    count = counted(number, "number")
+    return f"each of its {n_levels:,} levels is described by {count} learned from the data"
+
+
 @dataclass(frozen=True)
 class JointEffects:
     """The effects of levels on several outputs with common coordinates: ``outputs`` has the effects
@@ -305,7 +315,7 @@ class JointEffects:
         if not number:
             return LevelForm(SWITCHED_OFF, np.zeros((1, count, 1)))
         axes = rows.axes(blocks[0], f, JOINT_DIMENSIONS)[:, :number]
-        note = f"its {count - 2:,} levels are described by {counted(number, 'learned number')}"
+        note = _described(count - 2, number)
         return LevelForm(note, np.array([weights @ axes for weights in blocks]))
 
     def _dimensions(self, f: int) -> int:
@@ -398,8 +408,7 @@ class FoldedEffects:
         variances = np.array([block[f].variances(along) for block in self.blocks])
         count = self.rows.counts[f] - 2
         return LevelForm(
-            f"its {count:,} levels are described by {counted(number, 'learned number')}"
-            + ", and each has its own effect" * complete,
+            _described(count, number) + ", and has its own effect" * complete,
             np.array([block[f].mean @ axes for block in self.blocks]),
             np.array([block[f].mean @ self.normal for block in self.blocks]) if complete else None,
             self._doubts(f, variances, along),

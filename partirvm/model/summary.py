@@ -297,8 +297,9 @@ def _features(facts: Assessment) -> list[str]:
     count = len(facts.features)
     if not count:
         return []
-    names = ", ".join(map(named, facts.features[:NAMED_FEATURES]))
-    if count > NAMED_FEATURES:
+    n_named = count if count == NAMED_FEATURES + 1 else NAMED_FEATURES
+    names = ", ".join(map(named, facts.features[:n_named]))
+    if count > n_named:
         names = f"{names} and others"
     if facts.n_features == 1:
         return []

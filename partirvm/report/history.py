@@ -236,7 +236,7 @@ def columns(kind: Kind, measures: Sequence[str]) -> list[Column]:
 def _name(entry: Entry) -> str:
     if entry["kind"] == "part":
         return f"level {entry['level']}, {entry['number']}"
-    names = {"final": "last", "early": "early", "heuristic": "sparseness", "kernel": "kernel"}
+    names = {"final": "final", "early": "early", "heuristic": "sparseness", "kernel": "kernel"}
     return names.get(entry["kind"], str(entry["number"]))
 
 

@@ -401,6 +401,43 @@ NOT_COMPARED = OF_JOBS | OF_LAST_FIT | {"summary", "rank"}
 """Facts that ``compare`` does not show, or shows in another form."""
 
 
+SCORES: Mapping[str, tuple[str, Callable[[float], str]]] = {
+    "n_rows": ("rows", "{:,}".format),
+    "n_vectors": ("relevance vectors", "{:,}".format),
+    "rmse": ("RMSE (typical error)", format_number),
+    "nlpd": ("mean negative log density", format_number),
+    "crps": ("CRPS", format_number),
+    "interval_score_95": ("score of 95 % intervals", format_number),
+    **{f"coverage_{p}": (f"in {p} % intervals", percent) for p in (50, 80, 90, 95, 99)},
+    "accuracy": ("right labels", percent),
+    "log_loss": ("log loss", format_number),
+    "brier": ("Brier score", format_number),
+    "ece": ("calibration error", format_number),
+    "roc_auc": ("area under the ROC curve", format_number),
+}
+"""Titles and formats of scores."""
+
+
+def scores_text(scores: Mapping[str, Any]) -> str:
+    """Return scores as a table with a row per score, and a column per target if there are several.
+
+    >>> print(scores_text({"n_rows": 1200, "rmse": 9915.43, "coverage_95": 0.91}))
+    rows                   1,200
+    RMSE (typical error)   9,915
+    in 95 % intervals     91.0 %
+    """
+    targets = scores.get("targets", {})
+    columns = [scores, *targets.values()]
+    rows = [
+        [title, *(form(column[key]) if key in column else MISSING for column in columns)]
+        for key, (title, form) in SCORES.items()
+        if key in scores
+    ]
+    if not targets:
+        return aligned(rows[0], rows[1:])
+    return aligned(["", "together", *map(named, targets)], rows)
+
+
 def compare_text(
     jobs: Sequence[dict[str, Any]], spell: Callable[[str], str] = str, *, details: bool = False
 ) -> str:
@@ -438,8 +475,21 @@ def _differing_parameters(
     for name in (*jobs[0]["parameters"], "data"):
         values = [{**job["parameters"], "data": job["data"]}.get(name) for job in jobs]
         if any(value != values[0] for value in values):
-            rows.append([spell(name), *(named(parameter_text(name, value)) for value in values)])
+            texts = [named(parameter_text(name, value)) for value in values]
+            cells = (_chosen(job, text, name) for job, text in zip(jobs, texts, strict=True))
+            rows.append([spell(name), *cells])
     return rows
+
+
+def _chosen(job: Mapping[str, Any], text: str, name: str) -> str:
+    """Return the text of a parameter; if it is "auto", with what the facts of the job say that it
+    stands for."""
+    if text != "auto":
+        return text
+    value = job.get(name)
+    if name == "residual" and job.get("residuals"):
+        value = "local" if is_corrected(job) else "none"
+    return f"auto ({value})" if isinstance(value, str | int) and value != "auto" else text
 
 
 def _quality_text(title: str, value: Any) -> str:

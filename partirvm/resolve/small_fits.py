@@ -304,8 +304,8 @@ def measured_size(samples: Samples, problem: Problem, centres: int) -> MeasuredS
         notes: tuple[str, ...] = ()
         if rho > DENSE:
             notes = (
-                "nearly all rows of a small fit became relevance vectors; if the final model keeps "
-                "nearly all rows, too, its kernel is too narrow: lower gamma",
+                "in a trial fit to few rows, nearly all became relevance vectors: the kernel may "
+                "be too narrow; if the final model keeps nearly all rows, too, lower gamma",
             )
         entry = log.entries[-1] | {"heuristic_size": heuristic}
         return MeasuredSize(size, rho, (entry,), notes)

@@ -91,8 +91,8 @@ def test_resume_shows_all_rounds(stopped, cli):
     reached = len(open_job(stopped).state().history)
     status, _, err = cli("resume", stopped, "--max-rounds", str(reached + 2))
     assert status == 0, err
-    rounds = re.findall(r"^ +(\d+|last) ", err, re.MULTILINE)
-    assert rounds == [*map(str, range(1, reached + 2)), "last"]
+    rounds = re.findall(r"^ *(\d+|final) ", err, re.MULTILINE)
+    assert rounds == [*map(str, range(1, reached + 2)), "final"]
 
 
 @pytest.mark.parametrize(

@@ -53,7 +53,7 @@ def test_piped_progress_is_plain_lines_on_stderr(tour, cli, tmp_path):
     errors = ["training RMSE", "held-out RMSE", "held-out NLPD"]
     titles = ["round", "candidates", "vectors", *errors, "log evidence", "rows/s", "time", "memory"]
     assert re.split(" {2,}", header.strip()) == titles
-    assert [line.split()[0] for line in rounds] == ["1", "2", "last"]
+    assert [line.split()[0] for line in rounds] == ["1", "2", "final"]
     assert len({len(line) for line in [header, *rounds]}) == 1
 
 
@@ -145,8 +145,8 @@ def test_the_live_view_draws_rounds_and_restores_the_terminal(tour, tmp_path):
     assert ESCAPE not in out
     assert 0 <= shown.rindex(HIDE) < shown.rindex(SHOW)
     lines = [line.strip() for line in plain(shown).splitlines()]
-    assert any(line.startswith("last ") for line in lines)
-    drawn = plain(shown)[plain(shown).rindex("last ") :]
+    assert any(line.startswith("final ") for line in lines)
+    drawn = plain(shown)[plain(shown).rindex("final ") :]
     for word in (" vectors", "peak memory"):
         assert word in drawn
     assert "held-out RMSE" in plain(shown)

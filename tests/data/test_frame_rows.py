@@ -132,7 +132,7 @@ QUESTIONS = {
     ),
     "thousands": (
         [f"{1 + k % 9},{100 + 7 * k}" for k in ROW[:N]] * 2,
-        "'1,100' (row 1) may be 1100 or 1.1,",
+        "'1,100' (row 1) may be 1100 or 1.1;",
         ({"decimal": ","}, {"thousands": ","}),
     ),
     "gaps or labels": (
@@ -253,7 +253,7 @@ def test_one_warning_lists_what_was_converted():
         "z: numbers with decimal mark ',', thousands separator '.', unit €",
         "gap: numbers, missing where it has '?'",
         "c: a category of 3 levels",
-        "id: left out, counts the rows",
+        "id: left out: only numbers the rows (1, 2, …)",
     )
     for part in parts:
         assert part in message

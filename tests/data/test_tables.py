@@ -72,7 +72,7 @@ def test_a_messy_table_needs_only_a_target(kind, tmp_path):
     assert data.notes == {
         "Stadt Ü": "3 levels of a category; 25.0% of the rows have no value",
         "offen": "true and false, as 1 and 0",
-        "wann": "days since 2000-01-01, sine and cosine of the week, sine and cosine of the year",
+        "wann": "5 features: days since 2000-01-01, sine and cosine of the week, sine and cosine of the year",
         "gap": "20.0% of the rows have no value",
     }
 
@@ -154,8 +154,9 @@ def test_columns_that_may_be_codes_or_row_numbers_are_reported(tmp_path):
     data = ingest(table, tmp_path / "d.zarr", target="y")
     assert data.columns.categories == {}
     assert data.notes == {
-        "my id": "counts the rows: perhaps `--exclude 'my id'`",
-        "zone": "9 different whole numbers, read as numbers; if they are codes: `--categorical auto,zone`",
+        "my id": "only numbers the rows (0, 1, …): perhaps `--exclude 'my id'`",
+        "zone": "9 different whole numbers, read as numbers; if they are codes, list it with "
+        "auto (the text columns): `--categorical auto,zone`",
     }
     assert list(data.notes) == ["my id", "zone"]
     changed = ingest(

@@ -239,7 +239,7 @@ def test_an_undecided_column_asks(kind, tmp_path, monkeypatch, capsys):
         place = next(k for k, word in enumerate(pasted) if word in OTHER_FLAG)
         flag = OTHER_FLAG[pasted[place]]
         reading = pasted[place + 1].replace("a=dmy", "a=mdy")
-        assert f"{flag} {reading}" in text
+        assert re.search(rf"{flag} '?{re.escape(reading)}", text)  # marks are quoted
         second = [*pasted[:place], flag, reading, *pasted[place + 2 :]]
         assert main([*second, "--overwrite", "--quiet"]) == 0
         results.add(stored(ZarrSource("d.zarr")))
@@ -458,3 +458,19 @@ def test_auto_makes_no_category_of_numbers_or_of_too_many_levels(tmp_path):
     assert data.columns.categories == {}
     assert data.columns.features == ("rooms",)
     assert "left out" in data.notes["name"]
+
+
+@pytest.mark.parametrize(
+    ("texts", "note"),
+    [
+        (["134 m2", "80 m2", "99 m2"], "numbers with unit m²"),
+        (["134 m3", "80 m3", "99 m3"], "numbers with unit m³"),
+        (["5", "2", "7"], ""),
+        (["5,001", "2", "7"], "numbers with decimal mark '.', thousands separator ','"),
+    ],
+)
+def test_notes_name_marks_that_occur_and_the_power_of_a_unit(texts, note, tmp_path):
+    """The separator of the option says nothing about a column without any."""
+    table = pa.table({"a": texts * 9, "b": np.arange(27) ** 0.5, "y": np.arange(27) / 7})
+    data = ingest(table, tmp_path / "d.zarr", target="y", thousands=",")
+    assert data.notes.get("a", "") == note

@@ -43,7 +43,7 @@ def test_planted_effects_are_found_up_to_a_rotation():
     """Distances between coordinates are root mean square differences of a + bx, x ~ N(0, 1)."""
     X, y, effects = planted()
     scaling, notes = embedding_of(X, y, 40)
-    assert notes == ("c: its 40 levels are described by 2 learned numbers",)
+    assert notes == ("c: each of its 40 levels is described by 2 numbers learned from the data",)
     ((position, blocks),) = scaling.features.tables
     table = blocks[0]
     assert (position, table.shape) == (1, (42, 2))

@@ -67,6 +67,12 @@ def test_the_summary_of_a_regression_says_error_intervals_size_noise_and_feature
     assert "Caution" not in text
 
 
+@pytest.mark.parametrize(("count", "end"), [(6, "f."), (7, "f, g."), (8, "f and others.")])
+def test_the_summary_names_a_single_further_feature(count, end):
+    text = str(summarised(replace(NUMBERS, features=tuple("abcdefgh"[:count]))))
+    assert f"in this order: a, b, c, d, e, {end}" in text
+
+
 def test_the_summary_of_classes_compares_with_the_frequencies_of_the_classes():
     text = str(summarised(CLASSES))
     for part in (

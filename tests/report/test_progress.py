@@ -128,7 +128,7 @@ def test_parts_that_leave_a_model_have_a_line():
         "level 0, 2: 200 candidates → 50 vectors, 1.5 s",
         "level 1, 2: 200 candidates → 50 vectors, 3.0 s",
     ]
-    assert [line.split()[0] for line in lines[2:]] == ["round", "last"]
+    assert [line.split()[0] for line in lines[2:]] == ["round", "final"]
 
 
 def _drawn(progress):

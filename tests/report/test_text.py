@@ -16,7 +16,14 @@ from partirvm.cli.commands import partirvm as group
 from partirvm.jobs import JobState, Status, advice_of, fit, open_job
 from partirvm.options import Request
 from partirvm.report.history import QUANTITIES
-from partirvm.report.text import compare_text, followed, job_facts, jobs_table, status_text
+from partirvm.report.text import (
+    compare_text,
+    followed,
+    job_facts,
+    jobs_table,
+    scores_text,
+    status_text,
+)
 
 OF_NUMBERS = re.compile(r"RMSE|NLPD|[Nn]oise|\bnan\b|None")
 """Text that no output about classes may contain."""
@@ -223,6 +230,33 @@ def test_comparisons_show_the_parameters_that_differ(folder):
     assert "gamma" in compare_text(
         [found, {**found, "parameters": {**found["parameters"], "gamma": 3.0}}]
     )
+
+
+def test_comparisons_say_what_auto_stands_for(folder):
+    """The facts name the strategy, and whether nearby errors correct the predictions."""
+    found = {
+        **job_facts(open_job(str(folder / "wide"))),
+        "strategy": "working-set",
+        "residuals": {"bytes": 0},
+    }
+    parameters = found["parameters"]
+    automatic = {**parameters, "strategy": "auto", "residual": "auto", "kernel": "auto"}
+    other = {**parameters, "strategy": "basic", "residual": "local", "kernel": "linear"}
+    text = compare_text([{**found, "parameters": automatic}, {**found, "parameters": other}])
+    rows = [re.split(" {2,}", line) for line in text.splitlines()]
+    assert ["strategy", "auto (working-set)", "basic"] in rows
+    assert ["residual", "auto (none)", "local"] in rows
+    assert ["kernel", "auto", "linear"] in rows
+
+
+def test_scores_of_several_targets_have_a_column_each():
+    scores = {"n_rows": 40, "n_vectors": 3, "rmse": 5.0, "targets": {"a": {"rmse": 3.0}}}
+    assert scores_text(scores).splitlines() == [
+        "                      together     a",
+        "rows                        40     –",
+        "relevance vectors            3     –",
+        "RMSE (typical error)      5.00  3.00",
+    ]
 
 
 def test_followed_states_print_each_change_once():
