@@ -69,7 +69,7 @@ def test_callbacks_do_not_change_the_bits_of_a_fit(capsys):
     listener = RVMRegressor(**ROUNDS, verbose=True).set_callbacks(Listener()).fit(X, y)
     assert listener.model_.digest() == plain.model_.digest()
     err = capsys.readouterr().err
-    assert all(text in err for text in ("150 rows × 1 feature", "vectors", "last"))
+    assert all(text in err for text in ("150 rows × 1 feature", "vectors", "final"))
 
 
 def test_a_fit_ended_by_a_callback_has_the_model_of_that_round():

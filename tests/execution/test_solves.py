@@ -96,7 +96,7 @@ def test_a_watcher_is_called_during_a_fit_and_may_end_it(executor, data, referen
     assert ClusterTimes().poll <= 1
     calls = []
     starts = []
-    fits = [long_fit(seed, steps=25) for seed in (1, 5)] * 6
+    fits = [long_fit(seed, steps=100) for seed in (1, 5)] * 6
     if isinstance(executor, LocalExecutor):
         assert executor.poll_seconds <= 1
         most = executor.threads

@@ -26,7 +26,9 @@ def test_records_have_the_rows_of_the_user_with_their_errors_and_noises(weighted
     mean = rng.normal(size=4)
     source = ArraySource(X, y, w, permutation=rng.permutation(50), tile_rows=16)
     metric = Metric.of(design, Columns(("a", "b")))
-    tiles = [records_of_tile(design, mean, metric, source, tile) for tile in range(source.n_tiles)]
+    tiles = [
+        records_of_tile(design, mean, metric, None, source, tile) for tile in range(source.n_tiles)
+    ]
     records = np.concatenate(tiles)
     numbers = records[:, NUMBER].astype(int)
     factors = np.ones(50) if w is None else w
