@@ -407,7 +407,7 @@ SCORES: Mapping[str, tuple[str, Callable[[float], str]]] = {
     "rmse": ("RMSE (typical error)", format_number),
     "nlpd": ("mean negative log density", format_number),
     "crps": ("CRPS", format_number),
-    "interval_score_95": ("score of 95 % intervals", format_number),
+    "interval_score_95": ("score of 95 % intervals (lower is better)", format_number),
     **{f"coverage_{p}": (f"in {p} % intervals", percent) for p in (50, 80, 90, 95, 99)},
     "accuracy": ("right labels", percent),
     "log_loss": ("log loss", format_number),
