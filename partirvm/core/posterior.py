@@ -19,7 +19,7 @@ float64, in Fortran order.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from itertools import repeat
 from typing import Any
 
@@ -110,9 +110,11 @@ def blocks(n: int, least: int = LEAST) -> list[slice]:
     return [slice(start, min(start + size, n)) for start in range(0, n, size)]
 
 
-@lru_cache(maxsize=64)
-def _above_diagonal(size: int) -> Bool:
-    return np.triu(np.ones((size, size), dtype=bool), 1)
+@cache
+def _above_diagonal() -> Bool:
+    """Return a mask of the elements above the diagonal of the largest tile; its first rows and
+    columns are the mask of a smaller one."""
+    return np.triu(np.ones((LEAST, LEAST), dtype=bool), 1)
 
 
 def cholesky(data: Float, left: Float, right: Float, diagonal: float) -> Float | None:
@@ -146,10 +148,12 @@ def cholesky(data: Float, left: Float, right: Float, diagonal: float) -> Float |
 
     for number, k in enumerate(ranges):
         in_threads(update, ranges[number:], repeat(k))
-        unlocked("dpotrf", "L", k.stop - k.start, L[k, k], ld, info)
+        tile = L[k, k]
+        size = len(tile)
+        unlocked("dpotrf", "L", size, tile, ld, info)
         if info[0]:
             return None
-        np.copyto(L[k, k], 0.0, where=_above_diagonal(k.stop - k.start))
+        np.copyto(tile, 0.0, where=_above_diagonal()[:size, :size])
         in_threads(solve, ranges[number + 1 :], repeat(k))
     return L
 

@@ -50,5 +50,5 @@ def known_rows(model: Model, groups: Int) -> Model:
         return model
     of_groups = model.of_known_groups()
     offsets, variances = model.known.effects_of(groups)
-    values = {each.name: getattr(of_groups, each.name) for each in fields(of_groups)}
+    values = {part.name: getattr(of_groups, part.name) for part in fields(of_groups)}
     return KnownRows(**values, offsets=offsets, offset_variances=variances)
