@@ -69,16 +69,27 @@ def excess_of_groups(
     present = np.flatnonzero(weights > 0)
     places = present[np.unique(np.linspace(0, len(present) - 1, PROCESS_ROWS).astype(np.int64))]
     X = tile.X[places]
-    leading = request.design.take(NONE).block(X)
-    design = request.design.with_centres(X, request.groups.rows[places])
+    plain = request.design.without_groups()
+    leading = plain.take(NONE).block(X)
+    design = plain.with_centres(X, request.groups.rows[places])
     kernel = design.block(X)
     if kernel.shape[1] != len(X):
         return [None] * len(fits)
     groups = request.groups.codes[places]
+    ratios = [effect_ratio(request.design, fit) for fit in fits]
     errors = [
-        process_errors(kernel, leading, fit.target[places], weights[places], groups) for fit in fits
+        process_errors(kernel, leading, fit.target[places], weights[places], groups, ratio)
+        for fit, ratio in zip(fits, ratios, strict=True)
     ]
     return [None if of_target is None else of_target.excess for of_target in errors]
+
+
+def effect_ratio(design: Design, fit: TargetFit) -> float:
+    """Return the variance of groups' effects ÷ the noise variance; 0 without columns of groups."""
+    if not design.has_groups:
+        return 0.0
+    columns = np.setdiff1d(np.arange(design.n_columns), design.places_without_groups)
+    return fit.beta / float(fit.alpha[columns[0]])
 
 
 def target_fits(request: LeaveGroupsOut, tile: Tile) -> list[TargetFit]:

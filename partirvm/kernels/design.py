@@ -286,6 +286,29 @@ class Design(DeclaredState):
         labels = np.concatenate([self.labels, other.labels])
         return replace(self, bias=bias, active=active, centres=centres, labels=labels)
 
+    @property
+    def has_groups(self) -> bool:
+        """True if there are columns of groups."""
+        return self.functions is not None and self.functions.groups is not None
+
+    @property
+    def places_without_groups(self) -> Int:
+        """The positions of the columns that are no columns of groups."""
+        is_group = np.zeros(self.n_columns, dtype=np.bool_)
+        functions = self.functions
+        if functions is not None and functions.groups is not None:
+            # they are the last functions
+            is_group = label_of(self.all_labels) >= functions.size - functions.groups.size
+        return np.flatnonzero(~is_group)
+
+    def without_groups(self) -> "Design":
+        """Return the design of rows of new groups, without columns of groups."""
+        if self.functions is None or not self.has_groups:
+            return self
+        functions = self.functions.without_groups()
+        size = 0 if functions is None else functions.size
+        return replace(self, functions=functions, active=self.active[self.active < size])
+
     def with_centres(self, points: Float, rows: Int) -> "Design":
         """Return a design without leading columns whose centres are rows with these points (k, d)
         and numbers (k,), each with K columns; further columns of the points are left out."""

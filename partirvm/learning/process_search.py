@@ -389,7 +389,15 @@ class RegressionSearch:
         as it should."""
         effort = self.sample.effort
         n_rows = len(self.order)
+        if self.grouped:
+            return True
         return self.most >= min(effort.rows, n_rows) and n_rows <= effort.few
+
+    @property
+    def grouped(self) -> bool:
+        """True for rows in groups: the tied evidence would explain effects of groups by narrow
+        widths."""
+        return self.sample.groups_of(self.order[:1]) is not None
 
     def rows(self, numbers: Int) -> ProcessRows:
         """Return the sample rows with these numbers."""
@@ -403,8 +411,7 @@ class RegressionSearch:
         """
         settings = self.settings
         chosen = settings.learning.metric == "auto"
-        grouped = self.sample.groups_of(self.order[:1]) is not None
-        if not settings.judged or not chosen or not self.problem.target_variance or grouped:
+        if not settings.judged or not chosen or not self.problem.target_variance or self.grouped:
             return None
         return judge_of(self.sample, self.problem, self.order, settings.residuals)
 

@@ -20,6 +20,7 @@ import numpy as np
 
 from partirvm.core.left_out import GAUSSIAN_LEVEL, LEAST_LEVEL, Calibration
 from partirvm.core.local_quantiles import QuantileCurves, multiples_at
+from partirvm.core.posterior import marginal_root
 from partirvm.core.predictive import products, quantile, widened
 from partirvm.core.updates import HyperState
 from partirvm.data.frame_rows import checked_rows
@@ -143,15 +144,17 @@ class Model(FittedModel):
 
     @classmethod
     def from_fit(cls, design: Design, fit: HyperState, columns: Columns) -> "Model":
-        """Return the model of a dense fit."""
+        """Return the model of a dense fit for rows of new groups: without columns of groups."""
         scales = design.scaling.t_scale
         n = fit.statistics.n
         evidence = float(fit.log_evidence - n * np.log(scales).sum())
-        shared = design, fit.posterior.mean, fit.posterior.root(), fit.alpha, evidence, n, columns
+        places = design.places_without_groups
+        weights = fit.posterior.mean[places], marginal_root(fit.posterior.root(), places)
+        shared = design.without_groups(), *weights, fit.alpha[places], evidence, n, columns
         variance = scales**2 * fit.noise_variance
         evidence_noise = squeezed(scales**2 / fit.beta)
         prior = np.maximum(scales**2 * fit.target_variance - variance, 0.0)
-        known = tuple(np.flatnonzero(fit.prior.held(fit.labels)).tolist())
+        known = tuple(np.flatnonzero(fit.prior.held(fit.labels[places])).tolist())
         noise = squeezed(variance), evidence_noise, fit.calibration, fit.fixed_noise
         model = cls(*shared, *noise, known)
         return replace(model, prior_variance=squeezed(prior))

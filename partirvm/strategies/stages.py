@@ -20,13 +20,15 @@ from typing import Any, cast
 import numpy as np
 
 from partirvm.core.diagnostics import to_json
+from partirvm.core.group_effects import GroupEffects
 from partirvm.core.groups import GroupedRows
 from partirvm.core.left_out import LeftOut, left_out_of
 from partirvm.core.pruning import least_loss
 from partirvm.core.scores import ClassScores, Scores
 from partirvm.core.termination import StopRule, Termination
-from partirvm.core.updates import without
+from partirvm.core.updates import HyperState, without
 from partirvm.kernels.design import NONE, Design
+from partirvm.kernels.functions import label_of
 from partirvm.likelihoods.classes import CLASS_GAIN
 from partirvm.likelihoods.gaussian import calibrated_by_groups, left_out_diagnostics
 from partirvm.likelihoods.noise_fit import CONSTANT, LOCAL, FittedNoise, NoiseFit, noise_sample
@@ -302,7 +304,8 @@ def settled(state: RoundsState) -> Steps[RoundsState]:
             state, left_out = yield from with_groups_left_out(state, groups, left_out)
         if state.options.residual == "none":
             return state
-        effects = getattr(state.fit, "effects", None)
+        # the design includes effects of columns
+        effects = None if state.design.has_groups else getattr(state.fit, "effects", None)
         request = FitResiduals(state.design, state.fit, left_out, state.options, effects=effects)
         (local,) = yield (request,)
     except Stopped:
@@ -331,14 +334,33 @@ def with_groups_left_out(
     )
     # the bound refers to left-out groups
     of_rows = replace(rows[0], least_square=0.0)
-    (known,) = yield (FitEffects(of_rows),)
     of_groups = of_groups.different_from(of_rows)
-    effects = None
-    if known is not None:
-        effects = known.effects
-        of_rows = known.left_out
+    effects = effects_of_columns(state.design, state.fit)
+    if effects is None:
+        (known,) = yield (FitEffects(of_rows),)
+        if known is not None:
+            effects = known.effects
+            of_rows = known.left_out
     fit = calibrated_by_groups(state.fit, of_groups, of_rows, effects)
     return replace(state, fit=fit), (of_rows,)
+
+
+def effects_of_columns(design: Design, fit: HyperState) -> GroupEffects | None:
+    """Return the effects of groups that are weights of a fit of one target; None without columns of
+    groups."""
+    functions = design.functions
+    if functions is None or functions.groups is None:
+        return None
+    groups = functions.groups
+    places = np.setdiff1d(np.arange(design.n_columns), design.places_without_groups)
+    numbers = label_of(design.all_labels[places]) - (functions.size - groups.size)
+    return GroupEffects(
+        codes=groups.codes[numbers],
+        means=fit.posterior.mean[places],
+        variances=fit.posterior.variance[places],
+        prior_variance=1.0 / float(fit.alpha[places[0]]),
+        noise_variance=1.0 / float(fit.beta),
+    )
 
 
 def corrected(state: RoundsState) -> Steps[float]:
