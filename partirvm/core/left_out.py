@@ -276,6 +276,14 @@ class LeftOut:
                 errors[centres] *= min(1.0, DOUBTFUL * usual / of_centres)
         return errors, variances
 
+    def without_variance(self, variance: float) -> Self:
+        """Return the errors of predictors whose variance is less by that of an independent
+        effect."""
+        units = self.targets[:, 1]
+        return replace(
+            self, variances=np.maximum(self.variances - variance * units[:, None], 0.0)
+        )
+
     def different_from(self, rows: Self) -> Self:
         """Return these errors of left-out groups with their ``difference``, given the errors of
         rows that were left out one by one. With an ``excess``, the errors are scaled to the mean

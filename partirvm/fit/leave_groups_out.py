@@ -48,9 +48,13 @@ def leave_groups_out(request: LeaveGroupsOut, reader: ResidualReader) -> tuple[L
             of_target.append(left_out_groups(design, of_batch, nearest))
     reader.progress()
     excesses = excess_of_groups(request, tile, fits)
-    return tuple(
+    left_out = [
         replace(in_order(of_target), excess=excess)
         for of_target, excess in zip(parts, excesses, strict=True)
+    ]
+    return tuple(
+        of_target.without_variance(effect_variance(request.design, fit.alpha))
+        for of_target, fit in zip(left_out, fits, strict=True)
     )
 
 
@@ -76,7 +80,7 @@ def excess_of_groups(
     if kernel.shape[1] != len(X):
         return [None] * len(fits)
     groups = request.groups.codes[places]
-    ratios = [effect_ratio(request.design, fit) for fit in fits]
+    ratios = [fit.beta * effect_variance(request.design, fit.alpha) for fit in fits]
     errors = [
         process_errors(kernel, leading, fit.target[places], weights[places], groups, ratio)
         for fit, ratio in zip(fits, ratios, strict=True)
@@ -84,12 +88,13 @@ def excess_of_groups(
     return [None if of_target is None else of_target.excess for of_target in errors]
 
 
-def effect_ratio(design: Design, fit: TargetFit) -> float:
-    """Return the variance of groups' effects ÷ the noise variance; 0 without columns of groups."""
+def effect_variance(design: Design, alpha: Float) -> float:
+    """Return the prior variance τ² of groups' effects, given α (M,); 0 without columns of
+    groups."""
     if not design.has_groups:
         return 0.0
     columns = np.setdiff1d(np.arange(design.n_columns), design.places_without_groups)
-    return fit.beta / float(fit.alpha[columns[0]])
+    return 1.0 / float(alpha[columns[0]])
 
 
 def target_fits(request: LeaveGroupsOut, tile: Tile) -> list[TargetFit]:

@@ -310,7 +310,11 @@ class LinearValues(NamedTuple):
 
 
 def linear_values(
-    design: Design, weights: Float, X: Float, root: Float | None = None
+    design: Design,
+    weights: Float,
+    X: Float,
+    root: Float | None = None,
+    added: Callable[[slice], Float | float] | None = None,
 ) -> LinearValues:
     """Return the linear predictors of a design at raw inputs.
 
@@ -321,6 +325,7 @@ def linear_values(
         weights: weights of the columns, (M,) or (M, C).
         X: raw inputs, (n, d).
         root: a root of Σ, (M, M) or (C, M, M); (1, M, M) if all predictors share it.
+        added: returns what is added to Φ (m, M) at some of the rows in the variances φᵀΣφ.
     """
     _require_features(design, X)
     n = len(X)
@@ -338,8 +343,11 @@ def linear_values(
         rows = slice(start, start + HEIGHT)
         block = design.block(X[rows], place if start + HEIGHT <= n else None)
         values[rows] = products(block, weights)
+        moved = block
+        if added is not None and len(roots):
+            moved = block + added(rows)
         for k, root_of_output in enumerate(roots):
-            variances[rows, k] = quadratic_forms(block, root_of_output)
+            variances[rows, k] = quadratic_forms(moved, root_of_output)
         if has_nearness:
             near[rows] = _nearness(block[:, design.n_leading :], heights)
     if root is None:

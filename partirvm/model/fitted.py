@@ -196,6 +196,12 @@ class Model(FittedModel):
                 "local residuals depend on all vectors: prune model_.sparse(), or set max_vectors"
             )
         pruned = super().prune(max_vectors)
+        if self.known is not None and pruned.n_vectors < self.n_vectors:
+            columns = np.flatnonzero(np.isin(self.design.all_labels, pruned.design.all_labels))
+            change = -self.mean
+            change[columns] += pruned.mean
+            scale = float(self.design.scaling.t_scale[0])
+            pruned = replace(pruned, known=self.known.pruned(columns, change, scale))
         others = self.design.centres
         if pruned.n_vectors == self.n_vectors or not self.reach:
             return pruned
@@ -397,6 +403,10 @@ class Model(FittedModel):
         """Return the model for a part of the rows of which it is the model: itself for any rows."""
         return self
 
+    def added(self, rows: slice) -> Float | float:
+        """Return what is added to Φ (m, M) at these rows in the variances φᵀΣφ."""
+        return 0.0
+
     @cached_property
     def _widened(self) -> tuple[Float, float]:
         """A root of Σ with the uncertainty of α and β, and the degrees of freedom of the noise."""
@@ -585,7 +595,7 @@ class Model(FittedModel):
         scaling = self.design.scaling
         square = squeezed(scaling.t_scale**2)
         root = self.root if variance else None
-        mean, spread, near = linear_values(self.design, self.mean, X, root)
+        mean, spread, near = linear_values(self.design, self.mean, X, root, self.added)
         mean = squeezed(scaling.t_shift) + squeezed(scaling.t_scale) * mean
         if spread is not None:
             spread = square * spread + self.noise_at(X)

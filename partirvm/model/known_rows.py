@@ -3,8 +3,7 @@
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-import numpy as np
-
+from partirvm.local.known_groups import KnownGroups
 from partirvm.model.fitted import Model
 from partirvm.types import Float, Int
 
@@ -14,30 +13,35 @@ class KnownRows(Model):
     """A model for certain rows of known groups: its functions take these rows only.
 
     Attributes:
-        offsets: effects of the rows' groups, in the target's units (n,)
-        offset_variances: variances of these effects (n,)
+        groups: the known groups
+        places: positions of the rows' groups among them (n,), −1 for other groups, which get no
+            effect
     """
 
-    offsets: Float = field(default_factory=lambda: np.zeros(0))
-    offset_variances: Float = field(default_factory=lambda: np.zeros(0))
+    groups: KnownGroups = field(kw_only=True)
+    places: Int = field(kw_only=True)
 
     def moments(self, X: Float, *, variance: bool = True) -> tuple[Float, Any, Float]:
         mean, spread, near = super().moments(X, variance=variance)
         # the variances of local residuals come from errors after the effects
         if spread is not None and self.residuals is None:
-            spread = spread + self.offset_variances
-        return mean + self.offsets, spread, near
+            spread = spread + self.groups.at(self.groups.offset_variances, self.places)
+        return mean + self.groups.at(self.groups.offsets, self.places), spread, near
+
+    def added(self, rows: slice) -> Float | float:
+        if self.groups.slopes is None:
+            return 0.0
+        return self.groups.at(self.groups.slopes, self.places[rows])
 
     def _predictive(self) -> Model:
         model = super()._predictive()
         if not isinstance(model, KnownRows) or model is self:
             return model
-        return replace(model, offset_variances=self.calibrated_width**2 * self.offset_variances)
+        variances = self.calibrated_width**2 * self.groups.offset_variances
+        return replace(model, groups=replace(self.groups, offset_variances=variances))
 
     def of_panel(self, rows: slice) -> Model:
-        return replace(
-            self, offsets=self.offsets[rows], offset_variances=self.offset_variances[rows]
-        )
+        return replace(self, places=self.places[rows])
 
 
 def known_rows(model: Model, groups: Int) -> Model:
@@ -49,6 +53,5 @@ def known_rows(model: Model, groups: Int) -> Model:
     if model.known is None:
         return model
     of_groups = model.of_known_groups()
-    offsets, variances = model.known.effects_of(groups)
     values = {part.name: getattr(of_groups, part.name) for part in fields(of_groups)}
-    return KnownRows(**values, offsets=offsets, offset_variances=variances)
+    return KnownRows(**values, groups=model.known, places=model.known.places_of(groups))

@@ -347,19 +347,28 @@ def with_groups_left_out(
 
 def effects_of_columns(design: Design, fit: HyperState) -> GroupEffects | None:
     """Return the effects of groups that are weights of a fit of one target; None without columns of
-    groups."""
+    groups.
+
+    As no row belongs to two groups, their precision given the other weights w is diagonal: with S_g
+    the sum of the row weights of a group and b_g that of its weighted rows of Φ, it is βS_g + 1/τ²,
+    and E(c_g | w) changes by −βb_gᵀ/(βS_g + 1/τ²) per unit of w.
+    """
     functions = design.functions
     if functions is None or functions.groups is None:
         return None
     groups = functions.groups
     places = np.setdiff1d(np.arange(design.n_columns), design.places_without_groups)
     numbers = label_of(design.all_labels[places]) - (functions.size - groups.size)
+    beta = float(fit.beta)
+    gram = beta * fit.statistics.gram[places]
+    precisions = gram[np.arange(len(places)), places] + fit.alpha[places]
     return GroupEffects(
         codes=groups.codes[numbers],
         means=fit.posterior.mean[places],
-        variances=fit.posterior.variance[places],
+        variances=1.0 / precisions,
         prior_variance=1.0 / float(fit.alpha[places[0]]),
-        noise_variance=1.0 / float(fit.beta),
+        noise_variance=1.0 / beta,
+        slopes=-gram[:, design.places_without_groups] / precisions[:, None],
     )
 
 
