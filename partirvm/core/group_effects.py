@@ -33,11 +33,9 @@ class GroupEffects:
     Attributes:
         codes: codes of the groups, increasing (G,)
         means: c_g (G,)
-        variances: V_g (G,), given the weights of a fit if there are slopes
+        variances: V_g (G,)
         prior_variance: τ²
         noise_variance: σ²
-        slopes: H (G, M), by which the effects change with these weights w: E(c | w) = c + H(w − μ);
-            None for effects that were estimated after the fit
     """
 
     codes: Int
@@ -45,7 +43,6 @@ class GroupEffects:
     variances: Float
     prior_variance: float
     noise_variance: float
-    slopes: Float | None = None
 
     def precision(self, beta: float) -> float:
         """Return the precision of the noise within groups, given that of a fit whose noise includes
@@ -60,12 +57,6 @@ class GroupEffects:
         means = np.where(is_known, self.means[places], 0.0)
         variances = np.where(is_known, self.variances[places], self.prior_variance)
         return means, variances
-
-    def slopes_of(self, groups: Int) -> Float:
-        """Return the slopes (n, M) of the effects of groups with codes (n,)."""
-        assert self.slopes is not None
-        places = np.minimum(np.searchsorted(self.codes, groups), len(self.codes) - 1)
-        return np.where((self.codes[places] == groups)[:, None], self.slopes[places], 0.0)
 
 
 @dataclass(frozen=True)

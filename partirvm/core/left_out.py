@@ -276,13 +276,11 @@ class LeftOut:
                 errors[centres] *= min(1.0, DOUBTFUL * usual / of_centres)
         return errors, variances
 
-    def without_variance(self, variance: float) -> Self:
-        """Return the errors of predictors whose variance is less by that of an independent
-        effect."""
-        units = self.targets[:, 1]
-        return replace(
-            self, variances=np.maximum(self.variances - variance * units[:, None], 0.0)
-        )
+    def without_variances(self, rows: Int, variances: Float) -> Self:
+        """Return the errors of predictors without independent effects of these ``variances`` (k,)
+        at rows with these increasing numbers (k,)."""
+        of_effects = self.targets[:, 1] * variances[np.searchsorted(rows, self.rows)]
+        return replace(self, variances=np.maximum(self.variances - of_effects[:, None], 0.0))
 
     def different_from(self, rows: Self) -> Self:
         """Return these errors of left-out groups with their ``difference``, given the errors of

@@ -4,9 +4,8 @@ Gaussian process with the kernel of a fit.
 A sparse fit is left out of at its columns and α (``core.left_out_groups``), which were chosen with
 the group: forty columns can be chosen so that they agree with the effects of forty stations, and
 then each station seems to be predicted from the others. A process has a column for every row and
-chooses none. With C = s²K + σ²(W⁻¹ + λZZᵀ) + v Σ_l φ_lφ_lᵀ for its kernel values K, row weights W,
-the ratio λ of the variances of groups' effects and of noise, the indicators Z of the groups, and
-leading columns φ_l, the errors of a left-out block B are
+chooses none. With C = s²K + σ²(W⁻¹ + E) + v Σ_l φ_lφ_lᵀ for its kernel values K, row weights W, the
+covariance σ²E of groups' effects, and leading columns φ_l, the errors of a left-out block B are
 
     e_B = ([C⁻¹]_BB)⁻¹ [C⁻¹t]_B
 
@@ -49,7 +48,7 @@ class ProcessErrors:
 
 
 def process_errors(
-    kernel: Float, leading: Float, target: Float, weights: Float, groups: Int, ratio: float = 0.0
+    kernel: Float, leading: Float, target: Float, weights: Float, groups: Int, effects: Float
 ) -> ProcessErrors | None:
     """Return the errors of a process with this kernel; None if its values are all 0.
 
@@ -59,13 +58,12 @@ def process_errors(
         target: targets (n,)
         weights: row weights, above 0 (n,)
         groups: groups of the rows (n,)
-        ratio: λ, the variance of the groups' effects ÷ the noise variance
+        effects: E (n, n)
     """
     mean = float(kernel.diagonal().mean())
     if not mean > 0:
         return None
-    noise = np.diag(1.0 / weights) + ratio * (groups[:, None] == groups)
-    factor = np.linalg.cholesky(noise)
+    factor = np.linalg.cholesky(np.diag(1.0 / weights) + effects)
     columns = leading * np.sqrt(LEADING / np.maximum((leading**2).mean(axis=0), 1e-300))
     covariance = 0.5 / mean * (kernel + kernel.T) + columns @ columns.T
     white = solve_triangular(factor, np.column_stack([covariance, target]), lower=True)

@@ -48,13 +48,10 @@ def leave_groups_out(request: LeaveGroupsOut, reader: ResidualReader) -> tuple[L
             of_target.append(left_out_groups(design, of_batch, nearest))
     reader.progress()
     excesses = excess_of_groups(request, tile, fits)
-    left_out = [
-        replace(in_order(of_target), excess=excess)
-        for of_target, excess in zip(parts, excesses, strict=True)
-    ]
+    effects = effect_variances(request.design, tile.X)
     return tuple(
-        of_target.without_variance(effect_variance(request.design, fit.alpha))
-        for of_target, fit in zip(left_out, fits, strict=True)
+        replace(in_order(of_target), excess=excess).without_variances(request.groups.rows, effects)
+        for of_target, excess in zip(parts, excesses, strict=True)
     )
 
 
@@ -80,21 +77,36 @@ def excess_of_groups(
     if kernel.shape[1] != len(X):
         return [None] * len(fits)
     groups = request.groups.codes[places]
-    ratios = [fit.beta * effect_variance(request.design, fit.alpha) for fit in fits]
+    shared = effect_covariance(request.design, X, groups)
     errors = [
-        process_errors(kernel, leading, fit.target[places], weights[places], groups, ratio)
-        for fit, ratio in zip(fits, ratios, strict=True)
+        process_errors(
+            kernel, leading, fit.target[places], weights[places], groups, fit.beta * shared
+        )
+        for fit in fits
     ]
     return [None if of_target is None else of_target.excess for of_target in errors]
 
 
-def effect_variance(design: Design, alpha: Float) -> float:
-    """Return the prior variance τ² of groups' effects, given α (M,); 0 without columns of
-    groups."""
-    if not design.has_groups:
-        return 0.0
-    columns = np.setdiff1d(np.arange(design.n_columns), design.places_without_groups)
-    return 1.0 / float(alpha[columns[0]])
+def effect_variances(design: Design, X: Float) -> Float:
+    """Return the prior variances (n,) of groups' effects at raw inputs X (n, d); 0 without columns
+    of groups."""
+    columns = design.group_columns
+    return np.zeros(len(X)) if columns is None else columns.prior_variance(design.features(X))
+
+
+def effect_covariance(design: Design, X: Float, groups: Int) -> Float:
+    """Return the prior covariance (n, n) of groups' effects; 0 without columns of groups.
+
+    Args:
+        design: the design of the fit
+        X: raw inputs (n, d)
+        groups: groups of the rows (n,)
+    """
+    columns = design.group_columns
+    if columns is None:
+        return np.zeros((len(X), len(X)))
+    terms = columns.terms(design.features(X))
+    return np.where(groups[:, None] == groups, terms * columns.variances @ terms.T, 0.0)
 
 
 def target_fits(request: LeaveGroupsOut, tile: Tile) -> list[TargetFit]:

@@ -177,7 +177,8 @@ class Basis(FunctionHolder, DeclaredState):
         for function, size in self.parts:
             values = points
             if isinstance(function, GroupColumns):
-                values = function(raw[:, -1] if is_trained else np.full(len(raw), NO_GROUP))
+                places = raw[:, -1] if is_trained else np.full(len(raw), NO_GROUP)
+                values = function(points, places)
             elif isinstance(function, BoostedTrees):
                 values = raw[:, n_features : n_features + size] if is_trained else function(raw)
             elif function != LINEAR:

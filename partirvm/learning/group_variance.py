@@ -1,10 +1,10 @@
-"""The variance τ² of the effects of groups, from an exact process with a learned kernel."""
+"""The variances of the effects of groups, from an exact process with a learned kernel."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from partirvm.learning.exact_process import ProcessFit, ProcessRows, climb
+from partirvm.learning.exact_process import FIRST_EFFECT, ProcessFit, ProcessRows, climb
 from partirvm.learning.process_search import NOISE_RATIOS, in_order
 from partirvm.learning.sample import SampledRows
 from partirvm.process import in_threads
@@ -17,11 +17,24 @@ STEPS = 12
 """Maximum number of L-BFGS steps for the variances and a common factor of the widths."""
 
 SURE = 2.0
-"""Minimum gain of the effects in nats."""
+"""Minimum gain of each further variance in nats."""
 
 
-def group_variance(sample: SampledRows, problem: Problem, seed: int) -> float:
-    """Return τ² in units of the scaled target; 0 if the rows show no effects of groups.
+@dataclass(frozen=True)
+class GroupVariances:
+    """Variances of the effects of groups, in units of the scaled target.
+
+    Attributes:
+        intercept: τ², 0 without effects
+        slopes: υ², the sum of the variances of all slopes, or 0
+    """
+
+    intercept: float = 0.0
+    slopes: float = 0.0
+
+
+def group_variances(sample: SampledRows, problem: Problem, seed: int) -> GroupVariances:
+    """Return the variances of the effects that rows in groups show beside a kernel.
 
     Args:
         sample: random rows, with groups
@@ -35,7 +48,16 @@ def group_variance(sample: SampledRows, problem: Problem, seed: int) -> float:
     levelled = in_threads(without.levelled, starts)
     profiles = in_threads(lambda fit: without.profile(fit)[0], levelled)
     start = levelled[int(np.argmax(profiles))]
-    alone, beside = in_threads(
-        lambda process: climb(process, start, STEPS, together=True), [without, rows]
-    )
-    return float(np.exp(beside.effect)) if beside.value > alone.value + SURE else 0.0
+    first = level + float(np.log(FIRST_EFFECT))
+
+    def fitted(n_effects: int) -> ProcessFit:
+        """Return the process with this number of variances."""
+        process = rows if n_effects else without
+        effects = (first,) * n_effects
+        return climb(process, replace(start, effects=effects), STEPS, together=True)
+
+    best, *others = in_threads(fitted, range(3))
+    for fit in others:
+        if fit.value > best.value + SURE:
+            best = fit
+    return GroupVariances(*np.exp(best.effects).tolist())

@@ -5,8 +5,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from partirvm.core.group_effects import GroupEffects
 from partirvm.core.left_out import Calibration
+from partirvm.local.known_effects import KnownEffects
 from partirvm.local.residuals import LocalResiduals
 from partirvm.types import Bool, Float, Int
 
@@ -20,60 +20,21 @@ class KnownGroups:
         codes: codes of the groups, increasing (G,)
         noise_variance: noise variance of predictions, in the target's units squared
         calibration: quantiles of left-out errors
-        offsets: effects of the groups, which are added to predictions, in the target's units (G,)
-        offset_variances: variances of these effects, given the weights if there are slopes (G,)
         residuals: local residuals, or None
-        slopes: H (G, M), by which the effects change with the weights of a model's M columns, both
-            in the model's units; None for effects that do not depend on them
+        effects: effects of the groups, which are added to predictions, or None
     """
 
     codes: Int
     noise_variance: float
     calibration: Calibration
-    offsets: Float
-    offset_variances: Float
     residuals: LocalResiduals | None = None
-    slopes: Float | None = None
+    effects: KnownEffects | None = None
 
-    @classmethod
-    def of(
-        cls,
-        codes: Int,
-        noise_variance: float,
-        calibration: Calibration,
-        residuals: LocalResiduals | None,
-    ) -> Self:
-        """Return groups without effects.
-
-        Args:
-            codes: codes of the groups, increasing (G,)
-            noise_variance: noise variance of predictions, in the target's units squared
-            calibration: quantiles of left-out errors
-            residuals: local residuals, or None
-        """
-        none = np.zeros(len(codes))
-        return cls(codes, noise_variance, calibration, none, none, residuals)
-
-    def with_effects(self, effects: GroupEffects, scale: float) -> Self:
-        """Return the groups with effects in the model's units, times ``scale``."""
-        means, variances = effects.of_groups(self.codes)
-        slopes = None if effects.slopes is None else effects.slopes_of(self.codes)
-        return replace(
-            self, offsets=scale * means, offset_variances=scale**2 * variances, slopes=slopes
-        )
-
-    def pruned(self, columns: Int, change: Float, scale: float) -> Self:
-        """Return the groups of a model after a change of its weights.
-
-        Args:
-            columns: positions of the columns that remain (m,)
-            change: change of the weights of all columns, in the model's units (M,)
-            scale: the target's units ÷ the model's
-        """
-        if self.slopes is None:
+    def pruned(self, columns: Int, change: Float) -> Self:
+        """Return the groups of a model after a change of its weights (``KnownEffects.pruned``)."""
+        if self.effects is None:
             return self
-        offsets = self.offsets + scale * (self.slopes @ change)
-        return replace(self, offsets=offsets, slopes=self.slopes[:, columns])
+        return replace(self, effects=self.effects.pruned(columns, change))
 
     def of_rows(self, n_rows: int) -> Self:
         """Return these groups with the number of the data's rows in the local residuals."""
@@ -89,11 +50,3 @@ class KnownGroups:
         """Return the positions (n,) of groups with codes (n,); −1 for unknown groups."""
         places = np.minimum(np.searchsorted(self.codes, groups), len(self.codes) - 1)
         return np.where(self.codes[places] == groups, places, -1)
-
-    @staticmethod
-    def at(values: Float, places: Int) -> Float:
-        """Return the values (n, …) of the groups at these positions (n,), given those of all groups
-        (G, …); 0 for unknown groups."""
-        known = values[places]
-        known[places < 0] = 0.0
-        return known

@@ -200,8 +200,7 @@ class Model(FittedModel):
             columns = np.flatnonzero(np.isin(self.design.all_labels, pruned.design.all_labels))
             change = -self.mean
             change[columns] += pruned.mean
-            scale = float(self.design.scaling.t_scale[0])
-            pruned = replace(pruned, known=self.known.pruned(columns, change, scale))
+            pruned = replace(pruned, known=self.known.pruned(columns, change))
         others = self.design.centres
         if pruned.n_vectors == self.n_vectors or not self.reach:
             return pruned
@@ -403,8 +402,14 @@ class Model(FittedModel):
         """Return the model for a part of the rows of which it is the model: itself for any rows."""
         return self
 
-    def added(self, rows: slice) -> Float | float:
-        """Return what is added to Φ (m, M) at these rows in the variances φᵀΣφ."""
+    def added(self, X: Float, rows: slice) -> Float | float:
+        """Return what is added to Φ (m, M) in the variances φᵀΣφ, given raw inputs (m, d) and which
+        rows they are."""
+        return 0.0
+
+    def effect_slopes(self, X: Float, weights: Float | None = None) -> Float | float:
+        """Return the gradients (n, d) of effects of groups at raw inputs X (n, d) or, given
+        ``weights`` 2Σφ (n, M), those of their contribution to the variances; 0 without effects."""
         return 0.0
 
     @cached_property

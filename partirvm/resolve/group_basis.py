@@ -7,8 +7,8 @@ import numpy as np
 
 from partirvm.data.folds import folded, unfolded_source
 from partirvm.kernels.functions import Basis, label_of
-from partirvm.kernels.group_columns import MOST_GROUPS, GroupColumns
-from partirvm.learning.group_variance import ROWS, group_variance
+from partirvm.kernels.group_columns import MOST_COLUMNS, GroupColumns
+from partirvm.learning.group_variance import ROWS, GroupVariances, group_variances
 from partirvm.learning.process_search import searchable
 from partirvm.resolve.samples import OutOfTime, Samples
 from partirvm.resolve.small_fits import LearnedKernel
@@ -31,25 +31,23 @@ def with_group_columns(samples: Samples, kernel: LearnedKernel) -> LearnedKernel
     groups = problem.groups
     if groups is None or not takes_columns(problem) or samples.request.solver == SOLVER:
         return kernel
-    if len(groups.known) > MOST_GROUPS:
-        note = (
-            f"the weights were fitted without effects of the {len(groups.known):,} groups, which "
-            f"are more than {MOST_GROUPS}"
-        )
+    n_groups = len(groups.known)
+    if n_groups > MOST_COLUMNS:
+        note = f"effects of groups are no part of the fit: {n_groups:,} groups are too many"
         return replace(kernel, notes=(*kernel.notes, note))
-    variance = 0.0
+    variances = GroupVariances()
     most = min(samples.source.n_rows, 4 * ROWS)
     samples = replace(samples, source=kernel.source)
     with suppress(OutOfTime), samples.take(problem, most) as sample:
-        variance = group_variance(sample, problem, samples.request.seed)
-    if not variance:
+        variances = group_variances(sample, problem, samples.request.seed)
+    if not variances.intercept:
         return kernel
-    problem = with_columns(problem, groups.known, variance)
-    source = folded(
-        unfolded_source(kernel.source), problem.empty.scaling, problem.empty.functions
-    )
-    deviation = problem.target_scale * float(np.sqrt(variance))
-    note = f"{len(groups.known):,} groups have effects with a standard deviation of {deviation:.3g}"
+    columns = columns_of(groups.known, variances, samples.source.n_features)
+    problem = with_columns(problem, columns)
+    source = folded(unfolded_source(kernel.source), problem.empty.scaling, problem.empty.functions)
+    deviation = problem.target_scale * float(np.sqrt(variances.intercept))
+    slopes = " and slopes" if columns.n_slopes else ""
+    note = f"{n_groups:,} groups have effects{slopes}, with a standard deviation of {deviation:.3g}"
     return replace(kernel, problem=problem, source=source, notes=(*kernel.notes, note))
 
 
@@ -66,19 +64,26 @@ def takes_columns(problem: Problem) -> bool:
     )
 
 
-def with_columns(problem: Problem, codes: Int, variance: float) -> Problem:
-    """Return the problem with a column for each group, whose weights have a prior of this variance.
+def columns_of(codes: Int, variances: GroupVariances, n_features: int) -> GroupColumns:
+    """Return the columns of groups, with slopes if they have a variance and are few.
 
     Args:
-        problem: the problem
         codes: codes of the groups, increasing (G,)
-        variance: τ², in units of the scaled target
+        variances: the variances of their effects
+        n_features: number of features
     """
-    columns = GroupColumns(codes)
+    is_few = len(codes) * (1 + n_features) <= MOST_COLUMNS
+    n_slopes = n_features if variances.slopes and is_few else 0
+    return GroupColumns(codes, n_slopes, variances.intercept, variances.slopes / n_features)
+
+
+def with_columns(problem: Problem, columns: GroupColumns) -> Problem:
+    """Return the problem with columns of groups, whose weights have their prior variances."""
     functions = problem.empty.functions or Basis(())
     labels = label_of(functions.size + np.arange(columns.size))
     functions = Basis((*functions.parts, (columns, columns.size)))
-    fixed = tuple((label, 1.0 / variance) for label in labels.tolist())
+    precisions = np.tile(1.0 / columns.variances, len(columns.codes))
+    fixed = tuple(zip(labels.tolist(), precisions.tolist(), strict=True))
     return replace(
         problem,
         empty=replace(problem.empty, functions=functions),

@@ -20,7 +20,6 @@ from typing import Any, cast
 import numpy as np
 
 from partirvm.core.diagnostics import to_json
-from partirvm.core.group_effects import GroupEffects
 from partirvm.core.groups import GroupedRows
 from partirvm.core.left_out import LeftOut, left_out_of
 from partirvm.core.pruning import least_loss
@@ -28,11 +27,11 @@ from partirvm.core.scores import ClassScores, Scores
 from partirvm.core.termination import StopRule, Termination
 from partirvm.core.updates import HyperState, without
 from partirvm.kernels.design import NONE, Design
-from partirvm.kernels.functions import label_of
 from partirvm.likelihoods.classes import CLASS_GAIN
 from partirvm.likelihoods.gaussian import calibrated_by_groups, left_out_diagnostics
 from partirvm.likelihoods.noise_fit import CONSTANT, LOCAL, FittedNoise, NoiseFit, noise_sample
 from partirvm.likelihoods.passes import ScorePass
+from partirvm.local.known_effects import KnownEffects
 from partirvm.local.known_groups import KnownGroups
 from partirvm.planning.memory import trial_bytes
 from partirvm.spec.entries import Record
@@ -304,8 +303,7 @@ def settled(state: RoundsState) -> Steps[RoundsState]:
             state, left_out = yield from with_groups_left_out(state, groups, left_out)
         if state.options.residual == "none":
             return state
-        # the design includes effects of columns
-        effects = None if state.design.has_groups else getattr(state.fit, "effects", None)
+        effects = getattr(state.fit, "effects", None)
         request = FitResiduals(state.design, state.fit, left_out, state.options, effects=effects)
         (local,) = yield (request,)
     except Stopped:
@@ -335,8 +333,8 @@ def with_groups_left_out(
     # the bound refers to left-out groups
     of_rows = replace(rows[0], least_square=0.0)
     of_groups = of_groups.different_from(of_rows)
-    effects = effects_of_columns(state.design, state.fit)
-    if effects is None:
+    effects = None
+    if state.design.group_columns is None:
         (known,) = yield (FitEffects(of_rows),)
         if known is not None:
             effects = known.effects
@@ -345,31 +343,24 @@ def with_groups_left_out(
     return replace(state, fit=fit), (of_rows,)
 
 
-def effects_of_columns(design: Design, fit: HyperState) -> GroupEffects | None:
+def effects_of_columns(design: Design, fit: HyperState) -> KnownEffects | None:
     """Return the effects of groups that are weights of a fit of one target; None without columns of
     groups.
 
-    As no row belongs to two groups, their precision given the other weights w is diagonal: with S_g
-    the sum of the row weights of a group and b_g that of its weighted rows of Φ, it is βS_g + 1/τ²,
-    and E(c_g | w) changes by −βb_gᵀ/(βS_g + 1/τ²) per unit of w.
+    As no row belongs to two groups, their precision given the other weights w is block-diagonal:
+    with the columns B of a group and the row weights W it is P = βBᵀWB + diag(1 ÷ prior variances),
+    and their mean given w changes by H = −βP⁻¹BᵀWΦ per unit of w.
     """
-    functions = design.functions
-    if functions is None or functions.groups is None:
+    columns = design.group_columns
+    if columns is None:
         return None
-    groups = functions.groups
-    places = np.setdiff1d(np.arange(design.n_columns), design.places_without_groups)
-    numbers = label_of(design.all_labels[places]) - (functions.size - groups.size)
-    beta = float(fit.beta)
-    gram = beta * fit.statistics.gram[places]
-    precisions = gram[np.arange(len(places)), places] + fit.alpha[places]
-    return GroupEffects(
-        codes=groups.codes[numbers],
-        means=fit.posterior.mean[places],
-        variances=1.0 / precisions,
-        prior_variance=1.0 / float(fit.alpha[places[0]]),
-        noise_variance=1.0 / beta,
-        slopes=-gram[:, design.places_without_groups] / precisions[:, None],
-    )
+    others = design.places_without_groups
+    places = np.setdiff1d(np.arange(design.n_columns), others).reshape(-1, columns.width)
+    gram = float(fit.beta) * fit.statistics.gram[places]
+    precisions = np.stack([block[:, own] for block, own in zip(gram, places, strict=True)])
+    covariances = np.linalg.inv(precisions + np.diag(1.0 / columns.variances))
+    moves = -covariances @ gram[:, :, others]
+    return KnownEffects(fit.posterior.mean[places], covariances, moves)
 
 
 def corrected(state: RoundsState) -> Steps[float]:
@@ -483,9 +474,10 @@ def known_groups(state: RoundsState) -> KnownGroups | None:
         return None
     scale = float(state.problem.empty.scaling.t_scale[0])
     noise_variance = scale**2 * calibration.noise_variance
-    known = KnownGroups.of(groups.known, noise_variance, calibration, state.local.residuals)
-    effects = state.fit.effects
-    return known if effects is None else known.with_effects(effects, scale)
+    effects = effects_of_columns(state.design, state.fit)
+    if effects is None and state.fit.effects is not None:
+        effects = KnownEffects.of(state.fit.effects, groups.known)
+    return KnownGroups(groups.known, noise_variance, calibration, state.local.residuals, effects)
 
 
 def line_of(state: RoundsState, **facts: Any) -> Record:
