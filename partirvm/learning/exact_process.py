@@ -171,7 +171,7 @@ class ProcessRows:
             inverse = inverse / rows.weights
         targets = problem.likelihood.working.of_process(problem, rows.t)
         X = scaling.inputs(rows.X)
-        groups = rows.groups if problem.likelihood.has_noise else None
+        groups = rows.groups if problem.group_effects else None
         return cls(sample, problem, X, targets, inverse, columns, groups)
 
     @property

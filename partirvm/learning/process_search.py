@@ -389,15 +389,10 @@ class RegressionSearch:
         as it should."""
         effort = self.sample.effort
         n_rows = len(self.order)
-        if self.grouped:
+        # the tied evidence would explain effects of groups by narrow widths
+        if self.problem.group_effects:
             return True
         return self.most >= min(effort.rows, n_rows) and n_rows <= effort.few
-
-    @property
-    def grouped(self) -> bool:
-        """True for rows in groups: the tied evidence would explain effects of groups by narrow
-        widths."""
-        return self.sample.groups_of(self.order[:1]) is not None
 
     def rows(self, numbers: Int) -> ProcessRows:
         """Return the sample rows with these numbers."""
@@ -411,7 +406,8 @@ class RegressionSearch:
         """
         settings = self.settings
         chosen = settings.learning.metric == "auto"
-        if not settings.judged or not chosen or not self.problem.target_variance or self.grouped:
+        grouped = self.sample.groups_of(self.order[:1]) is not None
+        if not settings.judged or not chosen or not self.problem.target_variance or grouped:
             return None
         return judge_of(self.sample, self.problem, self.order, settings.residuals)
 

@@ -8,8 +8,15 @@ import numpy as np
 from partirvm.data.folds import folded, unfolded_source
 from partirvm.kernels.functions import Basis, label_of
 from partirvm.kernels.group_columns import MOST_COLUMNS, GroupColumns
-from partirvm.learning.group_variance import ROWS, GroupVariances, group_variances
+from partirvm.learning.group_effects import (
+    FOLDS,
+    ROWS,
+    GroupVariances,
+    effects_mislead,
+    group_variances,
+)
 from partirvm.learning.process_search import searchable
+from partirvm.resolve.kernel import chooses
 from partirvm.resolve.samples import OutOfTime, Samples
 from partirvm.resolve.small_fits import LearnedKernel
 from partirvm.spec.problem import Problem
@@ -17,6 +24,27 @@ from partirvm.types import Int
 
 SOLVER = "fast"
 """The solver that cannot hold α fixed."""
+
+
+def with_group_effects(samples: Samples, problem: Problem) -> Problem:
+    """Return a problem whose kernel is learned beside effects of groups, if the rows have groups
+    and left-out groups do not speak against effects.
+
+    Args:
+        samples: supplies random rows
+        problem: the problem with the initial kernel
+    """
+    if not takes_effects(problem) or samples.request.solver == SOLVER:
+        return problem
+    problem = replace(problem, group_effects=True)
+    if not chooses(samples.request):
+        return problem
+    kernel = problem.empty.kernel.per_feature(problem.empty.scaling.n_inputs)
+    most = min(samples.source.n_rows, FOLDS * ROWS)
+    with suppress(OutOfTime), samples.take(problem, most) as sample:
+        misled = effects_mislead(sample, problem.with_kernel(kernel), samples.request.seed)
+        return replace(problem, group_effects=not misled)
+    return problem
 
 
 def with_group_columns(samples: Samples, kernel: LearnedKernel) -> LearnedKernel:
@@ -29,7 +57,7 @@ def with_group_columns(samples: Samples, kernel: LearnedKernel) -> LearnedKernel
     """
     problem = kernel.problem
     groups = problem.groups
-    if groups is None or not takes_columns(problem) or samples.request.solver == SOLVER:
+    if groups is None or not problem.group_effects or not takes_effects(problem):
         return kernel
     n_groups = len(groups.known)
     if n_groups > MOST_COLUMNS:
@@ -51,11 +79,12 @@ def with_group_columns(samples: Samples, kernel: LearnedKernel) -> LearnedKernel
     return replace(kernel, problem=problem, source=source, notes=(*kernel.notes, note))
 
 
-def takes_columns(problem: Problem) -> bool:
-    """Return True for a regression of one target, with estimated noise and a kernel that can be
-    learned."""
+def takes_effects(problem: Problem) -> bool:
+    """Return True for a regression of one target on rows with groups, with estimated noise and a
+    kernel that can be learned."""
     return (
-        problem.likelihood.has_noise
+        problem.groups is not None
+        and problem.likelihood.has_noise
         and problem.n_targets == 1
         and problem.noise_variance is None
         and problem.target_variance > 0

@@ -73,6 +73,7 @@ class Problem:
         mean_only: True if the leading columns alone predicted these left-out rows as well as any
             kernel
         groups: rows that are left out by groups, or None
+        group_effects: True if the kernel is learned beside effects of groups
     """
 
     n_rows: int
@@ -92,6 +93,7 @@ class Problem:
     left_out_square: float = 0.0
     mean_only: bool = False
     groups: GroupedRows | None = None
+    group_effects: bool = False
 
     def with_kernel(self, kernel: Kernel) -> Self:
         """Return the problem with a different kernel."""
