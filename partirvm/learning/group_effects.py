@@ -30,10 +30,7 @@ from partirvm.spec.problem import Problem
 from partirvm.types import Float, Int
 
 ROWS = 600
-"""Maximum number of rows of a process for the variances, and of left-out rows of a fold."""
-
-TAUGHT_ROWS = 400
-"""Maximum number of rows of a process that predicts a fold."""
+"""Maximum number of rows of a process, and of left-out rows of a fold."""
 
 FOLDS = 4
 """Number of folds of groups."""
@@ -116,12 +113,13 @@ def effects_mislead(sample: SampledRows, problem: Problem, seed: int) -> bool:
     new_groups = list[Int]()
     for places in group_folds(groups, FOLDS):
         fold = order[places]
-        known = np.setdiff1d(order, fold, assume_unique=True)[:TAUGHT_ROWS]
+        known = np.setdiff1d(order, fold, assume_unique=True)[:ROWS]
         rows = ProcessRows.of(sample, problem, known)
         new = ProcessRows.of(sample, problem, fold[:ROWS])
+        assert new.groups is not None
         beside, alone = (_squares(process, new) for process in (rows, replace(rows, groups=None)))
         gains.append(beside - alone)
-        new_groups.append(groups[places][:ROWS])
+        new_groups.append(new.groups)
     gain = np.concatenate(gains)
     return bool(gain.mean() > SURE * standard_error(gain, np.concatenate(new_groups)))
 
