@@ -223,8 +223,8 @@ def root_of(factor: Float, scale: Float) -> Float:
 
 def marginal_root(root: Float, columns: Int) -> Float:
     """Return the upper triangular R' (m, m) with R'R'ᵀ the covariance of the weights of some
-    columns (m,), given R (M, M) of all."""
-    if len(columns) == len(root):
+    columns (m,), given R (M, M) of all, or of those of each of several targets (T, M, M)."""
+    if len(columns) == root.shape[-1]:
         return root
     return np.ascontiguousarray(rq(root[columns], mode="economic")[0])
 

@@ -105,8 +105,7 @@ def effect_covariance(design: Design, X: Float, groups: Int) -> Float:
     columns = design.group_columns
     if columns is None:
         return np.zeros((len(X), len(X)))
-    terms = columns.terms(design.features(X))
-    return np.where(groups[:, None] == groups, terms * columns.variances @ terms.T, 0.0)
+    return columns.covariance(design.features(X), groups)
 
 
 def target_fits(request: LeaveGroupsOut, tile: Tile) -> list[TargetFit]:

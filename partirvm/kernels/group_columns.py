@@ -9,7 +9,7 @@ that its effect is part of the noise.
 """
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -29,7 +29,7 @@ class GroupColumns(DeclaredState):
     """The columns of G groups: K of the first group, then K of the second, and so on.
 
     Attributes:
-        codes: codes of the groups, increasing (G,)
+        codes: codes of the groups, in the order of their columns (G,)
         n_slopes: number of slopes of a group, that of the features d, or 0
         intercept_variance: τ²
         slope_variance: υ²/d, the variance of a single slope
@@ -68,9 +68,19 @@ class GroupColumns(DeclaredState):
         names = ("codes", "n_slopes", "intercept_variance", "slope_variance")
         return {name: getattr(self, name) for name in names}
 
+    def with_groups(self, codes: Int) -> "GroupColumns":
+        """Return columns of further groups after these, given the codes of all groups."""
+        return replace(self, codes=np.concatenate([self.codes, np.setdiff1d(codes, self.codes)]))
+
+    @cached_property
+    def _order(self) -> Int:
+        """The positions of the codes in increasing order (G,)."""
+        return np.argsort(self.codes)
+
     def places_of(self, groups: Int) -> Float:
         """Return the positions (n,) of rows' groups (n,) among the groups with columns."""
-        places = np.minimum(np.searchsorted(self.codes, groups), len(self.codes) - 1)
+        ranks = np.searchsorted(self.codes, groups, sorter=self._order)
+        places = self._order[np.minimum(ranks, len(self.codes) - 1)]
         return np.where(self.codes[places] == groups, places, NO_GROUP).astype(np.float64)
 
     def terms(self, points: Float) -> Float:
@@ -80,6 +90,12 @@ class GroupColumns(DeclaredState):
     def prior_variance(self, points: Float) -> Float:
         """Return the variance (n,) of the effect of a new group at points (n, d)."""
         return np.asarray(self.terms(points) ** 2 @ self.variances)
+
+    def covariance(self, points: Float, groups: Int) -> Float:
+        """Return the prior covariance (n, n) of the effects at points (n, d) of these groups
+        (n,)."""
+        terms = self.terms(points)
+        return np.where(groups[:, None] == groups, terms * self.variances @ terms.T, 0.0)
 
     def __call__(self, points: Float, places: Float) -> Float:
         """Return the columns (n, GK) at points (n, d) of groups at these ``places`` (n,)."""

@@ -33,6 +33,18 @@ class KnownEffects:
         means, variances = effects.of_groups(groups)
         return cls(means[:, None], variances[:, None, None], np.zeros((len(groups), 1, 0)))
 
+    def at(self, places: Int, prior_variances: Float) -> Self:
+        """Return the effects of groups at these positions (k,), and for −1 those of the prior with
+        these variances (K,)."""
+        covariances = _at(self.covariances, places)
+        covariances[places < 0] = np.diag(prior_variances)
+        return replace(
+            self,
+            means=_at(self.means, places),
+            covariances=covariances,
+            moves=_at(self.moves, places),
+        )
+
     def scaled(self, factor: float) -> Self:
         """Return the effects with standard deviations multiplied by a factor."""
         return replace(self, covariances=factor**2 * self.covariances)
@@ -55,11 +67,11 @@ class KnownEffects:
     def means_at(self, points: Float, places: Int) -> Float:
         """Return the means (n,) at scaled features (n, d) of groups at these positions (n,); 0 for
         −1."""
-        return (self.terms(points) * _at(self.means, places)).sum(axis=1)
+        return np.asarray((self.terms(points) * _at(self.means, places)).sum(axis=1))
 
     def variances_at(self, points: Float, places: Int) -> Float:
         """Return the variances (n,) given the weights, as ``means_at`` does for means."""
-        return (self.terms(points) * self._spread(points, places)).sum(axis=1)
+        return np.asarray((self.terms(points) * self._spread(points, places)).sum(axis=1))
 
     def moves_at(self, points: Float, places: Int) -> Float | float:
         """Return b(x)ᵀH_g (n, M), the change of the effects with the weights."""

@@ -107,14 +107,29 @@ def columns_of(codes: Int, variances: GroupVariances, n_features: int) -> GroupC
 
 
 def with_columns(problem: Problem, columns: GroupColumns) -> Problem:
-    """Return the problem with columns of groups, whose weights have their prior variances."""
+    """Return the problem with columns of groups after its other basis functions, whose weights have
+    their prior variances."""
     functions = problem.empty.functions or Basis(())
-    labels = label_of(functions.size + np.arange(columns.size))
-    functions = Basis((*functions.parts, (columns, columns.size)))
+    others = functions.without_groups() or Basis(())
+    labels = label_of(others.size + np.arange(columns.size))
+    functions = Basis((*others.parts, (columns, columns.size)))
     precisions = np.tile(1.0 / columns.variances, len(columns.codes))
-    fixed = tuple(zip(labels.tolist(), precisions.tolist(), strict=True))
+    fixed = tuple(
+        (label, alpha) for label, alpha in problem.prior.fixed if label not in set(labels.tolist())
+    )
+    fixed += tuple(zip(labels.tolist(), precisions.tolist(), strict=True))
     return replace(
         problem,
         empty=replace(problem.empty, functions=functions),
-        prior=replace(problem.prior, fixed=problem.prior.fixed + fixed),
+        prior=replace(problem.prior, fixed=fixed),
     )
+
+
+def with_new_groups(problem: Problem) -> Problem:
+    """Return a problem with columns of all groups of its rows, if groups have columns and there are
+    not too many."""
+    columns = problem.empty.group_columns
+    if columns is None or problem.groups is None:
+        return problem
+    columns = columns.with_groups(problem.groups.known)
+    return with_columns(problem, columns) if columns.size <= MOST_COLUMNS else problem

@@ -30,7 +30,7 @@ from partirvm.planning.cost import Rates, Schedule
 from partirvm.planning.memory import RESIDUAL_SHARE, DataShape
 from partirvm.planning.plan import Machine, Plan, make_plan
 from partirvm.process import one_blas_thread
-from partirvm.resolve.group_basis import with_group_columns, with_group_effects
+from partirvm.resolve.group_basis import with_group_columns, with_group_effects, with_new_groups
 from partirvm.resolve.kernel import checked_basis, checked_kernel, chooses, learns
 from partirvm.resolve.new_problem import CheckedData, Interrupted, checked_data, new_problem
 from partirvm.resolve.samples import Samples
@@ -323,6 +323,7 @@ def continued(
         codes=data.codes,
         groups=data.groups,
     )
+    problem = with_new_groups(problem)
     request = replace(spec.request, **{name: getattr(limits, name) for name in LIMITS})
     machine = machine_for(limits, executor, source)
     extend = _resumed

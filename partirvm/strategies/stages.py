@@ -343,9 +343,14 @@ def with_groups_left_out(
     return replace(state, fit=fit), (of_rows,)
 
 
-def effects_of_columns(design: Design, fit: HyperState) -> KnownEffects | None:
+def effects_of_columns(design: Design, fit: HyperState, groups: Int) -> KnownEffects | None:
     """Return the effects of groups that are weights of a fit of one target; None without columns of
     groups.
+
+    Args:
+        design: the design of M columns
+        fit: the fit
+        groups: codes of the groups, increasing (G,); those without columns have prior effects
 
     As no row belongs to two groups, their precision given the other weights w is block-diagonal:
     with the columns B of a group and the row weights W it is P = βBᵀWB + diag(1 ÷ prior variances),
@@ -360,7 +365,8 @@ def effects_of_columns(design: Design, fit: HyperState) -> KnownEffects | None:
     precisions = np.stack([block[:, own] for block, own in zip(gram, places, strict=True)])
     covariances = np.linalg.inv(precisions + np.diag(1.0 / columns.variances))
     moves = -covariances @ gram[:, :, others]
-    return KnownEffects(fit.posterior.mean[places], covariances, moves)
+    effects = KnownEffects(fit.posterior.mean[places], covariances, moves)
+    return effects.at(columns.places_of(groups).astype(np.int64), columns.variances)
 
 
 def corrected(state: RoundsState) -> Steps[float]:
@@ -474,7 +480,7 @@ def known_groups(state: RoundsState) -> KnownGroups | None:
         return None
     scale = float(state.problem.empty.scaling.t_scale[0])
     noise_variance = scale**2 * calibration.noise_variance
-    effects = effects_of_columns(state.design, state.fit)
+    effects = effects_of_columns(state.design, state.fit, groups.known)
     if effects is None and state.fit.effects is not None:
         effects = KnownEffects.of(state.fit.effects, groups.known)
     return KnownGroups(groups.known, noise_variance, calibration, state.local.residuals, effects)
