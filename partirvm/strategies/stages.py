@@ -347,15 +347,16 @@ def effects_of_columns(design: Design, fit: HyperState, groups: Int) -> KnownEff
     """Return the effects of groups that are weights of a fit of one target; None without columns of
     groups.
 
+    As no row belongs to two groups, their precision given the other weights w is block-diagonal:
+    with the columns B of a group and the row weights W it is P = βBᵀWB + diag(1 ÷ prior variances),
+    and their mean given w changes by H = −βP⁻¹BᵀWΦ per unit of w.
+
     Args:
         design: the design of M columns
         fit: the fit
         groups: codes of the groups, increasing (G,); those without columns have prior effects
-
-    As no row belongs to two groups, their precision given the other weights w is block-diagonal:
-    with the columns B of a group and the row weights W it is P = βBᵀWB + diag(1 ÷ prior variances),
-    and their mean given w changes by H = −βP⁻¹BᵀWΦ per unit of w.
     """
+
     columns = design.group_columns
     if columns is None:
         return None
