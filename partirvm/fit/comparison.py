@@ -417,6 +417,38 @@ def _folds(model: Any, rows: ComparedRows) -> Iterator[ComparedFold]:
         yield ComparedFold(fold, design.block(X[fold]), centres, nearest)
 
 
+def _shift_of(
+    fold: ComparedFold,
+    model: Model,
+    beta: float,
+    rows: ComparedRows,
+    columns: GroupColumns | None,
+) -> Float:
+    """Return the change (b,) of the predictions of a fold's rows, in the model's units, when these
+    rows are left out.
+
+    Args:
+        fold: the fold
+        model: a regression model
+        beta: the noise precision of the posterior
+        rows: the compared rows
+        columns: the columns of groups of the fit, or None
+    """
+    X = rows.X[fold.rows]
+    tempered = model.design.row_weights(X)
+    precisions = beta * rows.factors[fold.rows] * (1.0 if tempered is None else tempered)
+    targets_of_rows = model.design.scaling.targets(rows.y[fold.rows, None])[:, 0]
+    residuals = targets_of_rows - fold.block @ model.mean
+    if columns is None or rows.groups is None:
+        left_out = fold.left_out(residuals, precisions, model.mean, model.root)
+    else:
+        effects = columns.covariance(model.design.features(X), rows.groups[fold.rows])
+        left_out = fold.left_out_with_effects(
+            residuals, precisions, model.mean, model.root, effects
+        )
+    return fold.shift(left_out, counted_share(left_out.owner, fold.nearest))
+
+
 def _errors(model: Model, beta: float, rows: ComparedRows, columns: GroupColumns | None) -> Float:
     """Return the model's errors on left-out rows, in the target's units.
 
@@ -432,16 +464,7 @@ def _errors(model: Model, beta: float, rows: ComparedRows, columns: GroupColumns
     for fold in _folds(model, rows):
         X = rows.X[fold.rows]
         y = rows.y[fold.rows]
-        tempered = model.design.row_weights(X)
-        precisions = beta * rows.factors[fold.rows] * (1.0 if tempered is None else tempered)
-        residuals = scaling.targets(y[:, None])[:, 0] - fold.block @ model.mean
-        posterior = model.mean, model.root
-        if columns is None or rows.groups is None:
-            left_out = fold.left_out(residuals, precisions, *posterior)
-        else:
-            effects = columns.covariance(model.design.features(X), rows.groups[fold.rows])
-            left_out = fold.left_out_with_effects(residuals, precisions, *posterior, effects)
-        shift = fold.shift(left_out, counted_share(left_out.owner, fold.nearest))
+        shift = _shift_of(fold, model, beta, rows, columns)
         mean, variance, _ = sparse.moments(X)
         predicted = scaling.target.moments(mean + scaling.t_scale[0] * shift, variance)[0]
         errors[fold.rows] = y - predicted

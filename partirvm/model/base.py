@@ -353,11 +353,14 @@ def linear_values(
             near[rows] = _nearness(block[:, design.n_leading :], heights)
     if root is None:
         return LinearValues(values, None, near)
-    if weights.ndim == 1:
-        return LinearValues(values, variances[:, 0], near)
-    if len(roots) < weights.shape[1]:
-        variances = np.repeat(variances, weights.shape[1], axis=1)
-    return LinearValues(values, variances, near)
+    return LinearValues(values, _of_outputs(variances, values.shape), near)
+
+
+def _of_outputs(variances: Float, shape: tuple[int, ...]) -> Float:
+    """Return variances (n, 1) or (n, C) with the shape of the predictors, (n,) or (n, C)."""
+    if len(shape) > 1 and variances.shape[1] < shape[1]:
+        variances = np.repeat(variances, shape[1], axis=1)
+    return variances.reshape(shape)
 
 
 def _require_features(design: Design, X: Float) -> None:

@@ -8,14 +8,14 @@ import numpy as np
 from partirvm.data.folds import folded, unfolded_source
 from partirvm.kernels.functions import Basis, label_of
 from partirvm.kernels.group_columns import MOST_COLUMNS, GroupColumns
-from partirvm.learning.group_effects import (
+from partirvm.learning.process_search import searchable
+from partirvm.learning.random_effects import (
     FOLDS,
     ROWS,
     GroupVariances,
     effects_mislead,
     group_variances,
 )
-from partirvm.learning.process_search import searchable
 from partirvm.resolve.kernel import chooses
 from partirvm.resolve.samples import OutOfTime, Samples
 from partirvm.resolve.small_fits import LearnedKernel

@@ -12,7 +12,7 @@ from scipy.stats import multivariate_normal
 from partirvm.kernels import Gaussian
 from partirvm.learning import ProcessFit, ProcessRows
 from partirvm.learning.exact_process import LEADING
-from partirvm.learning.group_effects import GroupVariances, effects_mislead, group_variances
+from partirvm.learning.random_effects import GroupVariances, effects_mislead, group_variances
 
 GROUPS = np.repeat(np.arange(40), 5)
 
