@@ -375,9 +375,16 @@ class ComparedFold:
     def left_out_with_effects(
         self, residuals: Float, precisions: Float, mean: Float, root: Float, effects: Float
     ) -> LeftOutTogether:
-        """Leave the rows out of a fit whose noise includes effects of groups with the covariance
-        ``effects`` (b, b), as ``left_out`` does: the rows are multiplied by L⁻¹ with LLᵀ the
-        covariance of the noise, which gives them the precision 1."""
+        """Leave the rows out of a fit whose noise includes effects of groups: the rows are multiplied
+        by L⁻¹ with LLᵀ the covariance of the noise, which gives them the precision 1.
+
+        Args:
+            residuals: (b,), of the fit to all rows
+            precisions: (b,), of the rows
+            mean: (M,), of the weights
+            root: (M, M), of their covariance
+            effects: (b, b), covariance of the effects
+        """
         factor = np.linalg.cholesky(np.diag(1.0 / precisions) + effects)
         white = solve_triangular(
             factor, np.column_stack([self.block, residuals]), lower=True, check_finite=False
