@@ -375,8 +375,10 @@ class ComparedFold:
     def left_out_with_effects(
         self, residuals: Float, precisions: Float, mean: Float, root: Float, effects: Float
     ) -> LeftOutTogether:
-        """Leave the rows out of a fit whose noise includes effects of groups: the rows are multiplied
-        by L⁻¹ with LLᵀ the covariance of the noise, which gives them the precision 1.
+        """Leave the rows out of a fit whose noise includes effects of groups.
+
+        They are multiplied by L⁻¹, with LLᵀ the covariance of the noise, which gives them the
+        precision 1.
 
         Args:
             residuals: (b,), of the fit to all rows

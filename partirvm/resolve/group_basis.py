@@ -80,17 +80,8 @@ def with_group_columns(samples: Samples, kernel: LearnedKernel) -> LearnedKernel
 
 
 def takes_effects(problem: Problem) -> bool:
-    """Return True for a regression of one target on rows with groups, with estimated noise and a
-    kernel that can be learned."""
-    return (
-        problem.groups is not None
-        and problem.likelihood.has_noise
-        and problem.n_targets == 1
-        and problem.noise_variance is None
-        and problem.target_variance > 0
-        and not problem.mean_only
-        and searchable(problem)
-    )
+    """Return True if groups of rows may have effects, beside a kernel that can be learned."""
+    return problem.allows_effects and not problem.mean_only and searchable(problem)
 
 
 def columns_of(codes: Int, variances: GroupVariances, n_features: int) -> GroupColumns:
