@@ -30,7 +30,13 @@ from partirvm.spec.problem import Problem
 from partirvm.types import Float, Int
 
 ROWS = 600
-"""Maximum number of rows of a process, and of left-out rows of a fold."""
+"""Maximum number of rows of a process that predicts a fold, and of left-out rows of a fold."""
+
+VARIANCE_ROWS = 400
+"""Maximum number of rows of a process for the variances."""
+
+VARIANCE_STEPS = 8
+"""Maximum number of L-BFGS steps for the variances and a common factor of the widths."""
 
 FOLDS = 4
 """Number of folds of groups."""
@@ -47,8 +53,11 @@ FIRST_NOISE = 0.1
 FIRST_STEPS = 6
 """Maximum number of L-BFGS steps from each start."""
 
-STEPS = 15
+STEPS = 12
 """Maximum number of L-BFGS steps for widths and variances."""
+
+FIRST_FOLDS = 2
+"""Number of folds after which effects are kept if they predict better on average."""
 
 SURE = 2.0
 """Minimum gain of each further variance in nats, and of doing without effects in standard
@@ -76,7 +85,7 @@ def group_variances(sample: SampledRows, problem: Problem, seed: int) -> GroupVa
         problem: a regression with a learned kernel
         seed: seed of the order of the rows
     """
-    rows = ProcessRows.of(sample, problem, in_order(sample, seed)[:ROWS])
+    rows = ProcessRows.of(sample, problem, in_order(sample, seed)[:VARIANCE_ROWS])
     without = replace(rows, groups=None)
     level = float(np.log(problem.target_variance))
     starts = [ProcessFit(problem.empty.kernel, level, level + ratio) for ratio in NOISE_RATIOS]
@@ -89,7 +98,7 @@ def group_variances(sample: SampledRows, problem: Problem, seed: int) -> GroupVa
         """Return the process with this number of variances."""
         process = rows if n_effects else without
         effects = (first,) * n_effects
-        return climb(process, replace(start, effects=effects), STEPS, together=True)
+        return climb(process, replace(start, effects=effects), VARIANCE_STEPS, together=True)
 
     best, *others = in_threads(fitted, range(3))
     for fit in others:
@@ -120,6 +129,8 @@ def effects_mislead(sample: SampledRows, problem: Problem, seed: int) -> bool:
         beside, alone = (_squares(process, new) for process in (rows, replace(rows, groups=None)))
         gains.append(beside - alone)
         new_groups.append(new.groups)
+        if len(gains) == FIRST_FOLDS and np.concatenate(gains).mean() <= 0.0:
+            return False
     gain = np.concatenate(gains)
     return bool(gain.mean() > SURE * standard_error(gain, np.concatenate(new_groups)))
 

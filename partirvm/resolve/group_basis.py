@@ -12,6 +12,7 @@ from partirvm.learning.process_search import searchable
 from partirvm.learning.random_effects import (
     FOLDS,
     ROWS,
+    VARIANCE_ROWS,
     GroupVariances,
     effects_mislead,
     group_variances,
@@ -64,7 +65,7 @@ def with_group_columns(samples: Samples, kernel: LearnedKernel) -> LearnedKernel
         note = f"effects of groups are no part of the fit: {n_groups:,} groups are too many"
         return replace(kernel, notes=(*kernel.notes, note))
     variances = GroupVariances()
-    most = min(samples.source.n_rows, 4 * ROWS)
+    most = min(samples.source.n_rows, VARIANCE_ROWS)
     samples = replace(samples, source=kernel.source)
     with suppress(OutOfTime), samples.take(problem, most) as sample:
         variances = group_variances(sample, problem, samples.request.seed)
