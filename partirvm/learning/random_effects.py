@@ -24,7 +24,6 @@ from partirvm.learning.exact_process import (
 )
 from partirvm.learning.process_search import NOISE_RATIOS, in_order
 from partirvm.learning.sample import SampledRows
-from partirvm.learning.screening import jittered
 from partirvm.process import in_threads
 from partirvm.spec.problem import Problem
 from partirvm.types import Float, Int
@@ -42,16 +41,13 @@ FOLDS = 4
 """Number of folds of groups."""
 
 FIRST_ROWS = 200
-"""Maximum number of rows in the first steps from each start."""
-
-SCALES = (0.5, 2.0)
-"""Inverse widths of the starts, relative to those of the problem's kernel."""
+"""Maximum number of rows in the first steps."""
 
 FIRST_NOISE = 0.1
 """Initial noise variance ÷ target variance."""
 
 FIRST_STEPS = 6
-"""Maximum number of L-BFGS steps from each start."""
+"""Maximum number of first L-BFGS steps."""
 
 STEPS = 12
 """Maximum number of L-BFGS steps for widths and variances."""
@@ -138,7 +134,7 @@ def effects_mislead(sample: SampledRows, problem: Problem, seed: int) -> bool:
 def _squares(rows: ProcessRows, new: ProcessRows) -> Float:
     """Return the weighted squared errors (m,) of new rows, by a process on ``rows`` with learned
     widths."""
-    starts = jittered(rows.problem.empty.kernel.logs, SCALES, seed=0)
+    starts = [rows.problem.empty.kernel.logs]
     first = from_starts(rows.first(FIRST_ROWS), starts, FIRST_NOISE, FIRST_STEPS, 1)
     fit = climb(rows, first[0], STEPS)
     errors, _ = rows.predicted(fit, new)
