@@ -1,11 +1,14 @@
 """Coverage of 95 % intervals for rows of new and of known groups, with and without ``groups=``.
 
-    python -m benchmarks.groups [--data DIR] [--seeds 8] [NAME ...]
+    python -m benchmarks.groups [--data DIR] [--seeds 8] [--refits] [NAME ...]
 
 Some groups teach, without a fifth of their rows, which judge as rows of known groups; others are
 new: 200 further groups of a made set, and a third of the groups of a public set. Columns: rows and
-groups that teach; coverage at new and at known groups and RMSE ÷ sd(y) of the fit without groups,
-then of the fit with groups, then the ratio of their CPU seconds; after several draws, their means.
+groups that teach; then for the fit without groups and for the fit with groups: coverage at new and
+at known groups, RMSE ÷ sd(y) and NLPD (y in units of its sd) at both; then the ratio of their CPU
+seconds. After several draws, their means. With ``--refits``, the last column is the NLPD at new
+groups of the same means, with the standard deviation of errors in five fits without a fifth of the
+groups each: the truth about new groups, for five times the seconds.
 A coverage at 15 new groups would vary by several hundredths because of these groups alone, and that
 of one fit still varies, because the variance between groups is learned from few of them: the mean
 over draws is to be compared with .95. Seven sets are made here. Public ones are read from DIR
@@ -205,6 +208,9 @@ TAUGHT = {
 NEW_GROUPS = 200
 """Number of new groups of a made set."""
 
+FOLDS = 5
+"""Number of refits."""
+
 
 class Judged(NamedTuple):
     """Figures of one fit.
@@ -214,6 +220,8 @@ class Judged(NamedTuple):
         known: coverage at known groups
         rmse_new: RMSE ÷ sd(y) at new groups
         rmse_known: RMSE ÷ sd(y) at known groups
+        nlpd_new: NLPD at new groups, of y ÷ sd(y)
+        nlpd_known: NLPD at known groups, of y ÷ sd(y)
         seconds: CPU seconds of the fit
         warned: True if a warning names the groups
     """
@@ -222,30 +230,102 @@ class Judged(NamedTuple):
     known: float
     rmse_new: float
     rmse_known: float
+    nlpd_new: float
+    nlpd_known: float
     seconds: float
     warned: bool
 
 
+class AtRows(NamedTuple):
+    """Figures of one fit at some rows.
+
+    Attributes:
+        coverage: share of the targets within 95 % intervals
+        errors: errors ÷ sd(y) (n,)
+        nlpd: mean negative log predictive density of y ÷ sd(y)
+    """
+
+    coverage: float
+    errors: Float
+    nlpd: float
+
+    @property
+    def rmse(self) -> float:
+        """The root of the mean squared error."""
+        return float(np.sqrt(np.mean(self.errors**2)))
+
+
+def fitted(rows: GroupedSet, teaches: Bool, *, with_groups: bool) -> RVMRegressor:
+    """Return a fit to the rows of a mask (n,)."""
+    keywords = {"groups": rows.groups[teaches]} if with_groups else {}
+    return RVMRegressor(random_state=0).fit(rows.X[teaches], rows.y[teaches], **keywords)
+
+
+def nlpd(errors: Float, deviation: Float | float) -> float:
+    """Return the mean negative log density of normal errors (n,) with these deviations."""
+    return float(np.mean(np.log(2 * np.pi * deviation**2) / 2 + (errors / deviation) ** 2 / 2))
+
+
+def at_rows(
+    model: RVMRegressor, rows: GroupedSet, places: Bool, unit: float, *, with_groups: bool
+) -> AtRows:
+    """Judge the predictions of rows.
+
+    Args:
+        model: the fit
+        rows: all rows
+        places: mask of the rows (n,)
+        unit: sd(y)
+        with_groups: whether to tell the groups of the rows
+    """
+    keywords = {"groups": rows.groups[places]} if with_groups else {}
+    X, y = rows.X[places], rows.y[places]
+    lower, upper = model.predict_interval(X, **keywords)
+    mean, deviation = model.predict(X, return_std=True, **keywords)
+    errors = (y - mean) / unit
+    coverage = float(((lower <= y) & (y <= upper)).mean())
+    return AtRows(coverage, errors, nlpd(errors, deviation / unit))
+
+
 def judged(rows: GroupedSet, teaches: Bool, is_new: Bool, *, with_groups: bool) -> Judged:
-    """Fit to the rows that teach, and judge intervals at rows of new and of known groups."""
-    known = ~teaches & ~is_new
+    """Fit to the rows that teach, and judge rows of new and of known groups."""
     began = time.process_time()
-    given = {"groups": rows.groups[teaches]} if with_groups else {}
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        model = RVMRegressor(random_state=0).fit(rows.X[teaches], rows.y[teaches], **given)
+        model = fitted(rows, teaches, with_groups=with_groups)
     seconds = time.process_time() - began
-    deviation = float(rows.y[teaches].std())
-    figures = list[float]()
-    for at in (is_new, known):
-        of_rows = {"groups": rows.groups[at]} if with_groups and at is known else {}
-        lower, upper = model.predict_interval(rows.X[at], **of_rows)
-        covered = (lower <= rows.y[at]) & (rows.y[at] <= upper)
-        errors = model.predict(rows.X[at], **of_rows) - rows.y[at]
-        figures += [float(covered.mean()), float(np.sqrt(np.mean(errors**2))) / deviation]
-    new, rmse_new, of_known, rmse_known = figures
-    warned = any("groups" in str(warning.message) for warning in caught)
-    return Judged(new, of_known, rmse_new, rmse_known, seconds, warned)
+    unit = float(rows.y[teaches].std())
+    new = at_rows(model, rows, is_new, unit, with_groups=False)
+    known = at_rows(model, rows, ~teaches & ~is_new, unit, with_groups=with_groups)
+    return Judged(
+        new=new.coverage,
+        known=known.coverage,
+        rmse_new=new.rmse,
+        rmse_known=known.rmse,
+        nlpd_new=new.nlpd,
+        nlpd_known=known.nlpd,
+        seconds=seconds,
+        warned=any("groups" in str(warning.message) for warning in caught),
+    )
+
+
+def nlpd_of_refits(rows: GroupedSet, teaches: Bool, is_new: Bool) -> float:
+    """Return the NLPD at new groups of the fit with groups, with the standard deviation of the
+    errors at groups that refits leave out."""
+    unit = float(rows.y[teaches].std())
+    folds = default_rng(0).permutation(np.unique(rows.groups[teaches])) % FOLDS
+    fold_of = dict(zip(np.unique(rows.groups[teaches]).tolist(), folds.tolist(), strict=True))
+    row_folds = np.array([fold_of.get(group, -1) for group in rows.groups.tolist()])
+    squares = list[Float]()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for fold in range(FOLDS):
+            outside = teaches & (row_folds == fold)
+            refit = fitted(rows, teaches & ~outside, with_groups=True)
+            squares.append(at_rows(refit, rows, outside, unit, with_groups=False).errors ** 2)
+        model = fitted(rows, teaches, with_groups=True)
+    new = at_rows(model, rows, is_new, unit, with_groups=False)
+    return nlpd(new.errors, float(np.sqrt(np.mean(np.concatenate(squares)))))
 
 
 def split(rows: GroupedSet, seed: int) -> tuple[Bool, Bool]:
@@ -280,35 +360,38 @@ def main() -> None:
     parser.add_argument("names", nargs="*", help="names of sets, by default all")
     parser.add_argument("--data", type=Path, help="folder of the public sets")
     parser.add_argument("--seeds", type=int, default=1, help="number of draws of each set")
+    parser.add_argument("--refits", action="store_true", help="also the truth by refits")
     options = parser.parse_args()
     names = options.names or [*MADE, *(PUBLIC if options.data else ())]
-    print(
-        "set            rows groups | new   known rmse rmse  warned | new   known rmse rmse  time"
-    )
+    print(f"{'set':14}{'rows':>6}{'groups':>7} | {HEAD} warned | {HEAD} time refits")
     for name in names:
-        figures = list[list[float]]()
+        lines = list[list[float]]()
         for seed in range(options.seeds):
             rows, teaches, is_new = drawn(name, options.data, seed)
             plain = judged(rows, teaches, is_new, with_groups=False)
             grouped = judged(rows, teaches, is_new, with_groups=True)
+            truth = nlpd_of_refits(rows, teaches, is_new) if options.refits else np.nan
             count = len(np.unique(rows.groups[teaches]))
-            print(
-                f"{name:14} {teaches.sum():4} {count:6} | "
-                f"{plain.new:.3f} {plain.known:.3f} {plain.rmse_new:.2f} {plain.rmse_known:.3f} "
-                f"{plain.warned!s:6} | "
-                f"{grouped.new:.3f} {grouped.known:.3f} {grouped.rmse_new:.2f} "
-                f"{grouped.rmse_known:.3f} {grouped.seconds / plain.seconds:.2f}",
-                flush=True,
-            )
-            figures.append([*plain, *grouped])
-        if len(figures) > 1:
-            means = np.mean(figures, axis=0)
-            print(
-                f"{name:14} mean        | {means[0]:.3f} {means[1]:.3f} {means[2]:.2f} "
-                f"{means[3]:.3f} {means[5]:6.2f} | {means[6]:.3f} {means[7]:.3f} "
-                f"{means[8]:.2f} {means[9]:.3f} {means[10] / means[4]:.2f}",
-                flush=True,
-            )
+            ratio = grouped.seconds / plain.seconds
+            line = [*plain[:6], plain.warned, *grouped[:6], ratio, truth]
+            print(f"{name:14}{teaches.sum():6}{count:7} | {shown(line)}", flush=True)
+            lines.append(line)
+        if len(lines) > 1:
+            means = np.mean(lines, axis=0).tolist()
+            print(f"{name:14}{'mean':>6}{'':7} | {shown(means)}", flush=True)
+
+
+HEAD = "new   known rmse  rmse  nlpd  nlpd "
+"""Columns of one fit: at new and at known groups."""
+
+
+def shown(line: list[float]) -> str:
+    """Return the figures of a line: six of each fit, whether it warned, the ratio of seconds, and
+    the NLPD by refits."""
+    plain, warned, grouped, ratio, truth = line[:6], line[6], line[7:13], line[13], line[14]
+    figures = [" ".join(f"{value:5.3f}" for value in fit) for fit in (plain, grouped)]
+    refits = "" if np.isnan(truth) else f" {truth:5.3f}"
+    return f"{figures[0]} {warned:6.2f} | {figures[1]} {ratio:4.2f}{refits}"
 
 
 if __name__ == "__main__":

@@ -206,6 +206,7 @@ class Greedy:
         if state.entered is not None:
             columns = columns[~state.entered]
         self._state = state
+        self._held = state.prior.held(state.labels)
         self.floored = state.floored
         self.iteration = state.iteration
         self.since = 0
@@ -225,6 +226,7 @@ class Greedy:
         precision = active.beta * active.diagonal[active.columns]
         s, q = own_factors(active, active.alpha)
         alpha = np.maximum(optimal_alpha(s, q), ALPHA_FLOOR * precision)
+        alpha = np.where(self._held[active.columns], active.alpha, alpha)
         gain = log_contribution(alpha, s, q) - log_contribution(active.alpha, s, q)
         action = self._largest(active.columns, alpha, gain)
         addition = self._best_addition()

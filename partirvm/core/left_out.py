@@ -276,6 +276,12 @@ class LeftOut:
                 errors[centres] *= min(1.0, DOUBTFUL * usual / of_centres)
         return errors, variances
 
+    def without_variances(self, rows: Int, variances: Float) -> Self:
+        """Return the errors of predictors without independent effects of these ``variances`` (k,)
+        at rows with these increasing numbers (k,)."""
+        of_effects = self.targets[:, 1] * variances[np.searchsorted(rows, self.rows)]
+        return replace(self, variances=np.maximum(self.variances - of_effects[:, None], 0.0))
+
     def different_from(self, rows: Self) -> Self:
         """Return these errors of left-out groups with their ``difference``, given the errors of
         rows that were left out one by one. With an ``excess``, the errors are scaled to the mean

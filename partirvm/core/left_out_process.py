@@ -4,8 +4,8 @@ Gaussian process with the kernel of a fit.
 A sparse fit is left out of at its columns and α (``core.left_out_groups``), which were chosen with
 the group: forty columns can be chosen so that they agree with the effects of forty stations, and
 then each station seems to be predicted from the others. A process has a column for every row and
-chooses none. With C = s²K + σ²W⁻¹ + v Σ_l φ_lφ_lᵀ for its kernel values K, row weights W and
-leading columns φ_l, the errors of a left-out block B are
+chooses none. With C = s²K + σ²(W⁻¹ + E) + v Σ_l φ_lφ_lᵀ for its kernel values K, row weights W, the
+covariance σ²E of groups' effects, and leading columns φ_l, the errors of a left-out block B are
 
     e_B = ([C⁻¹]_BB)⁻¹ [C⁻¹t]_B
 
@@ -17,6 +17,7 @@ number of rows.
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.linalg import solve_triangular
 
 from partirvm.types import Float, Int
 
@@ -47,7 +48,7 @@ class ProcessErrors:
 
 
 def process_errors(
-    kernel: Float, leading: Float, target: Float, weights: Float, groups: Int
+    kernel: Float, leading: Float, target: Float, weights: Float, groups: Int, effects: Float
 ) -> ProcessErrors | None:
     """Return the errors of a process with this kernel; None if its values are all 0.
 
@@ -57,22 +58,25 @@ def process_errors(
         target: targets (n,)
         weights: row weights, above 0 (n,)
         groups: groups of the rows (n,)
+        effects: E (n, n)
     """
     mean = float(kernel.diagonal().mean())
     if not mean > 0:
         return None
-    root = np.sqrt(weights)
+    factor = np.linalg.cholesky(np.diag(1.0 / weights) + effects)
     columns = leading * np.sqrt(LEADING / np.maximum((leading**2).mean(axis=0), 1e-300))
     covariance = 0.5 / mean * (kernel + kernel.T) + columns @ columns.T
-    values, vectors = np.linalg.eigh(root[:, None] * covariance * root)
-    white = root * target
-    inverse = _inverse(np.maximum(values, 0.0), vectors, white)
-    solved = inverse @ white
+    white = solve_triangular(factor, np.column_stack([covariance, target]), lower=True)
+    values, vectors = np.linalg.eigh(solve_triangular(factor, white[:, :-1].T, lower=True))
+    inner = _inverse(np.maximum(values, 0.0), vectors, white[:, -1])
+    half = solve_triangular(factor, inner, lower=True, trans="T")
+    inverse = solve_triangular(factor, half.T, lower=True, trans="T")
+    solved = inverse @ target
     of_groups = np.empty(len(target))
     for group in np.unique(groups):
         rows = np.flatnonzero(groups == group)
         of_groups[rows] = np.linalg.solve(inverse[np.ix_(rows, rows)], solved[rows])
-    return ProcessErrors(solved / inverse.diagonal() / root, of_groups / root)
+    return ProcessErrors(solved / inverse.diagonal(), of_groups)
 
 
 def _inverse(values: Float, vectors: Float, target: Float) -> Float:

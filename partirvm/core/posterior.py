@@ -24,7 +24,7 @@ from itertools import repeat
 from typing import Any
 
 import numpy as np
-from scipy.linalg import blas, lapack
+from scipy.linalg import blas, lapack, rq
 
 from partirvm.core.statistics import GramStatistics
 from partirvm.errors import NumericalError
@@ -219,6 +219,14 @@ def root_of(factor: Float, scale: Float) -> Float:
 
     inverse_columns(factor, store)
     return np.ascontiguousarray(scale[:, None] * inverse.T)
+
+
+def marginal_root(root: Float, columns: Int) -> Float:
+    """Return the upper triangular R' (m, m) with R'R'ᵀ the covariance of the weights of some
+    columns (m,), given R (M, M) of all, or of those of each of several targets (T, M, M)."""
+    if len(columns) == root.shape[-1]:
+        return root
+    return np.ascontiguousarray(rq(root[columns], mode="economic")[0])
 
 
 def posterior(statistics: GramStatistics, alpha: Float, beta: Each) -> Posterior:

@@ -71,6 +71,11 @@ class Prior:
     fixed: tuple[tuple[int, float], ...] = ()
 
     @property
+    def is_flat(self) -> bool:
+        """True if the prior of α, unless it is fixed, and of β is flat."""
+        return replace(self, fixed=()) == FLAT
+
+    @property
     def keeps_worthless(self) -> bool:
         """True if α can remain finite for a column that does not raise the evidence."""
         return self.alpha.rate > 0
@@ -92,9 +97,11 @@ class Prior:
 
     def fix(self, labels: Int, alpha: Float) -> Float:
         """Return α (M,) with the fixed values inserted."""
-        for label, value in self.fixed:
-            alpha = np.where(labels == label, value, alpha)
-        return alpha
+        if not self.fixed:
+            return alpha
+        fixed_labels, values = map(np.array, zip(*sorted(self.fixed), strict=True))
+        places = np.minimum(np.searchsorted(fixed_labels, labels), len(values) - 1)
+        return np.where(fixed_labels[places] == labels, values[places], alpha)
 
     def alpha_update(self, determinedness: Float, square: Float) -> Float:
         """Return the next α (appendix A, eq. 48) from γ and μ² of the same shape; ∞ or NaN where α

@@ -30,7 +30,7 @@ import numpy as np
 
 from partirvm.core.fast import Greedy, grow
 from partirvm.core.posterior import own_factors, posterior, whitened
-from partirvm.core.priors import ABSENT, DEPENDENT, FLAT, entry_precision
+from partirvm.core.priors import ABSENT, DEPENDENT, entry_precision
 from partirvm.core.statistics import GramBlock, GramStatistics
 from partirvm.core.termination import StopRule, Termination
 from partirvm.core.updates import HyperState, Watch, maximise
@@ -66,7 +66,7 @@ def auto(
     """Return the best fixed point from several starts, with columns restored and improved, or the
     fixed point of a continued fit."""
     fresh = state.entered is not None and bool(state.entered.all())
-    joint = len(state.statistics.sum_squares) > 1 or state.prior != FLAT
+    joint = len(state.statistics.sum_squares) > 1 or not state.prior.is_flat
     if joint or (fresh and rule.vectors is not None):
         return maximise(state, rule, on_step)
     if not fresh:
@@ -168,7 +168,8 @@ def _from_starts(best: HyperState, whole: HyperState, rule: StopRule, on_step: W
     largest = float(whole.statistics.gram.diagonal().max(initial=0.0))
     unit = largest / (whole.n * float(whole.target_variance))
     for level in (1.0 / M**2, 1.0) if unit > 0 else ():
-        start = replace(whole, alpha=np.full(M, level * unit), found=None, iteration=last)
+        alpha = whole.prior.fix(whole.labels, np.full(M, level * unit))
+        start = replace(whole, alpha=alpha, found=None, iteration=last)
         trial = maximise(start, replace(_loose(rule, last), tol=max(rule.tol, ROUGH)), on_step)[0]
         last = trial.iteration
         if trial.log_evidence > best.log_evidence:

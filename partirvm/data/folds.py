@@ -2,7 +2,8 @@
 
 Level codes identify a fold, so that the level effects for a row are learned without that row. With
 boosted trees as basis functions, the inputs (n, d) are followed by the predictions (n, B) of the
-trees that were learned without the row's fold (``kernels.trees``).
+trees that were learned without the row's fold (``kernels.trees``); with columns of groups, the
+place of the row's group is the last one (``kernels.group_columns``).
 
 A row's fold depends only on its number in the source, or on its group, not on tiles, memory,
 workers, interruptions or rows appended later.
@@ -18,6 +19,7 @@ import numpy as np
 from partirvm.core.held_back import level_folds, tree_folds
 from partirvm.data.source import Source, Tile
 from partirvm.kernels.functions import Basis
+from partirvm.kernels.group_columns import GroupColumns
 from partirvm.kernels.trees import BoostedTrees
 from partirvm.scaling.levels import with_folds
 from partirvm.scaling.maps import FeatureMap, Scaling
@@ -39,14 +41,20 @@ def folded_inputs(X: Float, features: FeatureMap | None, folds: Int) -> Float:
 
 class FoldedSource(Source):
     """A source's training rows; the codes of embedded ``features`` also encode each row's fold, and
-    the inputs are followed by the predictions of ``trees`` without the row's fold."""
+    the inputs are followed by the predictions of ``trees`` without the row's fold and by the place
+    of the row's group among ``groups``."""
 
     def __init__(
-        self, source: Source, features: FeatureMap | None, trees: BoostedTrees | None = None
+        self,
+        source: Source,
+        features: FeatureMap | None,
+        trees: BoostedTrees | None = None,
+        groups: GroupColumns | None = None,
     ) -> None:
         self._source = source
         self._features = features
         self._trees = trees
+        self._groups = groups
         self._of_tiles = dict[int, Float]()
         self._take_shape_of(source)
         self.moments = source.moments
@@ -109,20 +117,26 @@ class FoldedSource(Source):
 
     def _folded(self, tile: Tile, numbers: Int, predictions: Float) -> Tile:
         X = folded_inputs(tile.X, self._features, level_folds(numbers))
-        if predictions.shape[1]:
-            X = np.concatenate([X, predictions], axis=1)
+        further = [predictions] if predictions.shape[1] else []
+        if self._groups is not None:
+            assert tile.groups is not None
+            further.append(self._groups.places_of(tile.groups)[:, None])
+        if further:
+            X = np.concatenate([X, *further], axis=1)
         X.flags.writeable = False
         return replace(tile, X=X)
 
 
 def folded(source: Source, scaling: Scaling, functions: Basis | None = None) -> Source:
     """Return the source for a fit with this scaling and these basis functions: with folds if levels
-    are embedded, with predictions if there are trees, otherwise unchanged."""
+    are embedded, with predictions if there are trees, with places if groups have columns, otherwise
+    unchanged."""
     trees = None if functions is None else functions.trees
+    groups = None if functions is None else functions.groups
     is_folded = scaling.features is not None and bool(scaling.features.folded)
-    if not is_folded and trees is None:
+    if not is_folded and trees is None and groups is None:
         return source
-    return FoldedSource(source, scaling.features, trees)
+    return FoldedSource(source, scaling.features, trees, groups)
 
 
 def unfolded_source(source: Source) -> Source:

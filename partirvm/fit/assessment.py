@@ -55,10 +55,17 @@ def assessment_of(
         outliers=outliers,
         kernel_rows=max((entry["rows"] for entry in spec.entries if entry["kernel"]), default=0),
         kernel_widths=_widths(model),
+        left_out_groups=_left_out_groups(model),
     )
     if spec.problem.likelihood.classifies:
         return _of_classes(facts, spec.problem, record, model.columns.classes or ())
     return _of_numbers(facts, spec.problem, record)
+
+
+def _left_out_groups(model: AnyModel) -> int:
+    """Return the number of groups that were left out as a whole, or 0."""
+    known = getattr(model, "known", None)
+    return 0 if known is None else len(known.codes)
 
 
 def _of_numbers(facts: Assessment, problem: Problem, record: Record) -> Assessment:

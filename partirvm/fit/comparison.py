@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
+from scipy.linalg import solve_triangular
 from scipy.special import log_softmax, softmax
 from threadpoolctl import threadpool_limits
 
@@ -21,6 +22,7 @@ from partirvm.core.left_out_together import LeftOutTogether, left_out_together
 from partirvm.core.link import LINKS, moderated, targets
 from partirvm.data.source import Source
 from partirvm.execution import Executor
+from partirvm.kernels.group_columns import GroupColumns
 from partirvm.learning.sample import gathered
 from partirvm.model import Model
 from partirvm.model.classifier import ClassModel
@@ -254,7 +256,7 @@ def compared(
     if scored is None:
         rows = ComparedRows.of(source, executor, most_rows(source), spec.request.seed)
         with one_blas_thread():
-            losses = _errors(model, beta, rows)
+            losses = _errors(model, beta, rows, spec.problem.empty.group_columns)
     else:
         rows = scored.rows
         losses = scored.losses
@@ -370,6 +372,30 @@ class ComparedFold:
             self.block, residuals[:, None], precisions, mean[:, None], root, self.centres
         )
 
+    def left_out_with_effects(
+        self, residuals: Float, precisions: Float, mean: Float, root: Float, effects: Float
+    ) -> LeftOutTogether:
+        """Leave the rows out of a fit whose noise includes effects of groups.
+
+        They are multiplied by L⁻¹, with LLᵀ the covariance of the noise, which gives them the
+        precision 1.
+
+        Args:
+            residuals: (b,), of the fit to all rows
+            precisions: (b,), of the rows
+            mean: (M,), of the weights
+            root: (M, M), of their covariance
+            effects: (b, b), covariance of the effects
+        """
+        factor = np.linalg.cholesky(np.diag(1.0 / precisions) + effects)
+        white = solve_triangular(
+            factor, np.column_stack([self.block, residuals]), lower=True, check_finite=False
+        )
+        fold = replace(self, block=white[:, :-1])
+        left_out = fold.left_out(white[:, -1], np.ones(len(factor)), mean, root)
+        shifts = np.einsum("ij,jkt->ikt", factor, left_out.shifts)
+        return replace(left_out, shifts=shifts)
+
     def shift(self, left_out: LeftOutTogether, share: Float) -> Float:
         """Return the change of the prediction (b,) of each row, of which ``share`` (b,) is that
         without its own column."""
@@ -400,20 +426,54 @@ def _folds(model: Any, rows: ComparedRows) -> Iterator[ComparedFold]:
         yield ComparedFold(fold, design.block(X[fold]), centres, nearest)
 
 
-def _errors(model: Model, beta: float, rows: ComparedRows) -> Float:
-    """Return the model's errors on left-out rows, in the target's units, given the noise precision
-    of the posterior."""
+def _shift_of(
+    fold: ComparedFold,
+    model: Model,
+    beta: float,
+    rows: ComparedRows,
+    columns: GroupColumns | None,
+) -> Float:
+    """Return the change (b,) of the predictions of a fold's rows, in the model's units, when these
+    rows are left out.
+
+    Args:
+        fold: the fold
+        model: a regression model
+        beta: the noise precision of the posterior
+        rows: the compared rows
+        columns: the columns of groups of the fit, or None
+    """
+    X = rows.X[fold.rows]
+    tempered = model.design.row_weights(X)
+    precisions = beta * rows.factors[fold.rows] * (1.0 if tempered is None else tempered)
+    targets_of_rows = model.design.scaling.targets(rows.y[fold.rows, None])[:, 0]
+    residuals = targets_of_rows - fold.block @ model.mean
+    if columns is None or rows.groups is None:
+        left_out = fold.left_out(residuals, precisions, model.mean, model.root)
+    else:
+        effects = columns.covariance(model.design.features(X), rows.groups[fold.rows])
+        left_out = fold.left_out_with_effects(
+            residuals, precisions, model.mean, model.root, effects
+        )
+    return fold.shift(left_out, counted_share(left_out.owner, fold.nearest))
+
+
+def _errors(model: Model, beta: float, rows: ComparedRows, columns: GroupColumns | None) -> Float:
+    """Return the model's errors on left-out rows, in the target's units.
+
+    Args:
+        model: a regression model
+        beta: the noise precision of the posterior
+        rows: the compared rows
+        columns: the columns of groups of the fit, or None
+    """
     sparse = model.sparse()
     scaling = model.design.scaling
     errors = np.zeros(len(rows.y))
     for fold in _folds(model, rows):
         X = rows.X[fold.rows]
         y = rows.y[fold.rows]
-        tempered = model.design.row_weights(X)
-        precisions = beta * rows.factors[fold.rows] * (1.0 if tempered is None else tempered)
-        residuals = scaling.targets(y[:, None])[:, 0] - fold.block @ model.mean
-        left_out = fold.left_out(residuals, precisions, model.mean, model.root)
-        shift = fold.shift(left_out, counted_share(left_out.owner, fold.nearest))
+        shift = _shift_of(fold, model, beta, rows, columns)
         mean, variance, _ = sparse.moments(X)
         predicted = scaling.target.moments(mean + scaling.t_scale[0] * shift, variance)[0]
         errors[fold.rows] = y - predicted

@@ -48,8 +48,9 @@ def leave_groups_out(request: LeaveGroupsOut, reader: ResidualReader) -> tuple[L
             of_target.append(left_out_groups(design, of_batch, nearest))
     reader.progress()
     excesses = excess_of_groups(request, tile, fits)
+    effects = effect_variances(request.design, tile.X)
     return tuple(
-        replace(in_order(of_target), excess=excess)
+        replace(in_order(of_target), excess=excess).without_variances(request.groups.rows, effects)
         for of_target, excess in zip(parts, excesses, strict=True)
     )
 
@@ -69,16 +70,42 @@ def excess_of_groups(
     present = np.flatnonzero(weights > 0)
     places = present[np.unique(np.linspace(0, len(present) - 1, PROCESS_ROWS).astype(np.int64))]
     X = tile.X[places]
-    leading = request.design.take(NONE).block(X)
-    design = request.design.with_centres(X, request.groups.rows[places])
+    plain = request.design.without_groups()
+    leading = plain.take(NONE).block(X)
+    design = plain.with_centres(X, request.groups.rows[places])
     kernel = design.block(X)
     if kernel.shape[1] != len(X):
         return [None] * len(fits)
     groups = request.groups.codes[places]
+    shared = effect_covariance(request.design, X, groups)
     errors = [
-        process_errors(kernel, leading, fit.target[places], weights[places], groups) for fit in fits
+        process_errors(
+            kernel, leading, fit.target[places], weights[places], groups, fit.beta * shared
+        )
+        for fit in fits
     ]
     return [None if of_target is None else of_target.excess for of_target in errors]
+
+
+def effect_variances(design: Design, X: Float) -> Float:
+    """Return the prior variances (n,) of groups' effects at raw inputs X (n, d); 0 without columns
+    of groups."""
+    columns = design.group_columns
+    return np.zeros(len(X)) if columns is None else columns.prior_variance(design.features(X))
+
+
+def effect_covariance(design: Design, X: Float, groups: Int) -> Float:
+    """Return the prior covariance (n, n) of groups' effects; 0 without columns of groups.
+
+    Args:
+        design: the design of the fit
+        X: raw inputs (n, d)
+        groups: groups of the rows (n,)
+    """
+    columns = design.group_columns
+    if columns is None:
+        return np.zeros((len(X), len(X)))
+    return columns.covariance(design.features(X), groups)
 
 
 def target_fits(request: LeaveGroupsOut, tile: Tile) -> list[TargetFit]:

@@ -16,6 +16,7 @@ from partirvm.errors import UsageError
 from partirvm.kernels.base import Kernel, NoKernel, PreparedKernel
 from partirvm.kernels.composed import PreparedSeveral, Several, inside
 from partirvm.kernels.functions import LINEAR, Basis, FunctionKernel, label_of
+from partirvm.kernels.group_columns import GroupColumns
 from partirvm.scaling.maps import Scaling
 from partirvm.types import BIAS, Bool, DeclaredState, Float, Int
 
@@ -175,8 +176,8 @@ class Design(DeclaredState):
         out[:, : int(self.bias)] = 1.0
         if len(self.active):
             assert self.functions is not None
-            points = self.scaling.inputs(X)[:, : self.centres.shape[1]]
-            out[:, int(self.bias) : self.n_leading] = self.functions(points, X)[:, self.active]
+            values = self.functions(self.features(X), X)
+            out[:, int(self.bias) : self.n_leading] = values[:, self.active]
 
     def beside_trees(self, rows: Float, X: Float) -> Float:
         """Return rows (n, d) followed by the values of the trees at other rows X (n, d); without
@@ -285,6 +286,34 @@ class Design(DeclaredState):
         centres = np.concatenate([self.centres, other.centres])
         labels = np.concatenate([self.labels, other.labels])
         return replace(self, bias=bias, active=active, centres=centres, labels=labels)
+
+    @property
+    def group_columns(self) -> GroupColumns | None:
+        """The columns of groups, or None."""
+        return None if self.functions is None else self.functions.groups
+
+    def features(self, X: Float) -> Float:
+        """Return the scaled features (n, d) at raw inputs X (n, d), on which basis functions
+        depend."""
+        return self.scaling.inputs(X)[:, : self.centres.shape[1]]
+
+    @property
+    def places_without_groups(self) -> Int:
+        """The positions of the columns that are no columns of groups."""
+        is_group = np.zeros(self.n_columns, dtype=np.bool_)
+        groups = self.group_columns
+        if self.functions is not None and groups is not None:
+            # they are the last functions
+            is_group = label_of(self.all_labels) >= self.functions.size - groups.size
+        return np.flatnonzero(~is_group)
+
+    def without_groups(self) -> "Design":
+        """Return the design of rows of new groups, without columns of groups."""
+        if self.functions is None or self.functions.groups is None:
+            return self
+        functions = self.functions.without_groups()
+        size = 0 if functions is None else functions.size
+        return replace(self, functions=functions, active=self.active[self.active < size])
 
     def with_centres(self, points: Float, rows: Int) -> "Design":
         """Return a design without leading columns whose centres are rows with these points (k, d)

@@ -13,12 +13,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, count
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from partirvm.errors import UsageError
 from partirvm.kernels.base import GROUP, PIECE_ROWS, Kernel, PreparedKernel, by_groups, padded
+from partirvm.kernels.group_columns import NO_GROUP, GroupColumns
 from partirvm.kernels.permission import (
     PATH,
     Function,
@@ -37,6 +38,12 @@ LINEAR = "linear"
 
 TREES = "trees"
 """Name of the basis functions that are predictions of boosted trees."""
+
+GROUPS = "groups"
+"""Name of the basis functions that are columns of groups."""
+
+Part: TypeAlias = str | Function | BoostedTrees | GroupColumns
+"""Basis functions that are computed together."""
 
 
 class PreparedFunction(PreparedKernel):
@@ -95,15 +102,15 @@ class Basis(FunctionHolder, DeclaredState):
     """The B basis functions of points (n, d), in order. Function b has the label −2 − b
     (``label_of``).
 
-    Each part is a path, a callable, "linear" (the features themselves) or boosted trees, with the
-    number of its functions.
+    Each part is a path, a callable, "linear" (the features themselves), boosted trees or columns of
+    groups, with the number of its functions.
     """
 
-    parts: tuple[tuple[str | Function | BoostedTrees, int], ...]
+    parts: tuple[tuple[Part, int], ...]
 
     def __post_init__(self) -> None:
         for function, _ in self.parts:
-            if function != LINEAR and not isinstance(function, BoostedTrees):
+            if function != LINEAR and not isinstance(function, BoostedTrees | GroupColumns):
                 require_function(function, "basis")
         register(self)
 
@@ -117,6 +124,18 @@ class Basis(FunctionHolder, DeclaredState):
         """The boosted trees among the functions, or None."""
         trees = [part for part, _ in self.parts if isinstance(part, BoostedTrees)]
         return trees[0] if trees else None
+
+    @property
+    def groups(self) -> GroupColumns | None:
+        """The columns of groups among the functions, or None."""
+        groups = [part for part, _ in self.parts if isinstance(part, GroupColumns)]
+        return groups[0] if groups else None
+
+    def without_groups(self) -> "Basis | None":
+        """Return the basis without columns of groups, which are its last functions; None if there
+        are no others."""
+        parts = [part for part in self.parts if not isinstance(part[0], GroupColumns)]
+        return Basis(tuple(parts)) if parts else None
 
     def with_trees(self, trees: BoostedTrees) -> "Basis":
         """Return the basis with its trees replaced by others with as many outputs."""
@@ -132,6 +151,8 @@ class Basis(FunctionHolder, DeclaredState):
         for function, size in self.parts:
             numbers = active[(active >= start) & (active < start + size)] - start
             start += size
+            if isinstance(function, GroupColumns):
+                continue
             if isinstance(function, BoostedTrees) and len(numbers):
                 used |= function.used
             elif function == LINEAR:
@@ -146,16 +167,20 @@ class Basis(FunctionHolder, DeclaredState):
 
         Args:
             points: scaled features (n, d)
-            X: the same rows in raw units (n, d), for trees; training rows are followed by the
-                values of the trees (``data.folds``)
+            X: the same rows in raw units (n, d); training rows are followed by the values of the
+                trees and by the place of their group (``data.folds``)
         """
         raw = points if X is None else X
+        n_features = points.shape[1]
+        is_trained = raw.shape[1] > n_features
         columns = []
         for function, size in self.parts:
             values = points
-            if isinstance(function, BoostedTrees):
-                n_features = points.shape[1]
-                values = raw[:, n_features:] if raw.shape[1] > n_features else function(raw)
+            if isinstance(function, GroupColumns):
+                places = raw[:, -1] if is_trained else np.full(len(raw), NO_GROUP)
+                values = function(points, places)
+            elif isinstance(function, BoostedTrees):
+                values = raw[:, n_features : n_features + size] if is_trained else function(raw)
             elif function != LINEAR:
                 require_permission(self, function, "basis")
                 values = evaluated(function, "basis", padded(points, PIECE_ROWS))
@@ -172,8 +197,9 @@ class Basis(FunctionHolder, DeclaredState):
         """Yield a name for each function: a feature, "trees" (with a position if there are several
         of them), or the function's name (``f`` if it has none) and a position."""
         for function, size in self.parts:
-            if isinstance(function, BoostedTrees):
-                yield from [TREES] if size == 1 else (f"{TREES}[{b}]" for b in range(size))
+            if isinstance(function, BoostedTrees | GroupColumns):
+                word = TREES if isinstance(function, BoostedTrees) else GROUPS
+                yield from [word] if size == 1 else (f"{word}[{b}]" for b in range(size))
                 continue
             name = title_of(function).rpartition(":")[2].rpartition(".")[2]
             name = name if name.isidentifier() else "f"
@@ -181,10 +207,7 @@ class Basis(FunctionHolder, DeclaredState):
 
     def spec(self) -> list[Any]:
         """Return plain JSON. Raises ``UsageError`` for a callable that is local to this process."""
-        return [
-            [TREES if isinstance(function, BoostedTrees) else name_of(function, "basis"), size]
-            for function, size in self.parts
-        ]
+        return [[name_of(function, "basis"), size] for function, size in self.parts]
 
 
 def label_of(function: Int) -> Int:
@@ -279,10 +302,12 @@ def title_of(function: Any) -> str:
 
 
 def name_of(function: Any, what: str) -> str:
-    """Return a function's import path, 'module:function'. Raises ``UsageError`` for a callable that
-    is local to this process."""
+    """Return a function's import path, 'module:function', or the name of learned functions. Raises
+    ``UsageError`` for a callable that is local to this process."""
     if isinstance(function, str):
         return function
+    if isinstance(function, BoostedTrees | GroupColumns):
+        return TREES if isinstance(function, BoostedTrees) else GROUPS
     raise UsageError(
         f"the {what} {title_of(function)!r} is local to this process: name it as 'module:function'"
     )

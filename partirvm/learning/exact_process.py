@@ -13,6 +13,12 @@ row weights W, and a large prior variance v for the weight of each leading colum
 priors are added, since the evidence overfits with many widths and few rows: a half-normal prior on
 each log parameter above its value at half of gamma="scale", and one on log σ² below a tenth of the
 target variance.
+
+If the rows of a regression have groups, the rows of a group share an effect, which is linear in the
+d inputs: an intercept with variance τ², and d slopes whose variances sum to υ² (random effects,
+Laird & Ware 1982, "Random-effects models for longitudinal data"). Without it, narrow widths of
+features that tell groups apart, such as coordinates of stations, would explain these effects, and
+predictions for new groups would be those of the mean.
 """
 
 from collections.abc import Sequence
@@ -45,6 +51,12 @@ NOISE_SD = 2.0
 
 LEADING = 100.0
 """Prior variance of a leading column with mean square 1, relative to the target variance."""
+
+FIRST_EFFECT = 0.1
+"""Initial variance of intercepts of groups ÷ target variance, and of their slopes."""
+
+LEAST_EFFECT = -14.0
+"""Minimum of the logarithm of these variances ÷ target variance."""
 
 TIED_SHARES = 10.0 ** np.arange(-6, 3)
 """Weight precisions tried for a tied RVM, relative to the mean eigenvalue of its Gram matrix."""
@@ -113,11 +125,11 @@ def is_share(name: str) -> bool:
 
 @dataclass(frozen=True)
 class ProcessFit:
-    """A kernel with log s² and log σ², its log posterior in nats (−∞ if unknown), and the number of
-    evaluations so far.
+    """A kernel with log s², log σ² and, for rows in groups, log τ² and log υ² in ``effects``, its
+    log posterior in nats (−∞ if unknown), and the number of evaluations so far.
 
-    ``pairs`` hold the curvature measured by the search; a later search over the same parameters
-    starts from it.
+    Without ``effects``, groups have none. ``pairs`` hold the curvature measured by the search; a
+    later search over the same parameters starts from it.
     """
 
     kernel: Kernel
@@ -126,6 +138,7 @@ class ProcessFit:
     value: float = -np.inf
     evaluations: int = 0
     pairs: Pairs = field(default_factory=list, repr=False, compare=False)
+    effects: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -134,7 +147,7 @@ class ProcessRows:
     covariance requires.
 
     ``inverse`` (n,) is 1 ÷ row weight. ``columns`` (n, L) are the leading columns times their prior
-    standard deviations.
+    standard deviations. ``groups`` (n,) are the rows' groups, if they have any.
     """
 
     sample: SampledRows
@@ -143,6 +156,7 @@ class ProcessRows:
     t: Float
     inverse: Float
     columns: Float
+    groups: Int | None = None
 
     @classmethod
     def of(cls, sample: SampledRows, problem: Problem, numbers: Int) -> "ProcessRows":
@@ -156,7 +170,19 @@ class ProcessRows:
         if rows.weights is not None:
             inverse = inverse / rows.weights
         targets = problem.likelihood.working.of_process(problem, rows.t)
-        return cls(sample, problem, scaling.inputs(rows.X), targets, inverse, columns)
+        X = scaling.inputs(rows.X)
+        groups = rows.groups if problem.group_effects else None
+        return cls(sample, problem, X, targets, inverse, columns, groups)
+
+    @property
+    def n_features(self) -> int:
+        """The number of inputs that are features, which come first."""
+        return self.problem.empty.scaling.n_features
+
+    @property
+    def n_effects(self) -> int:
+        """The number of variances of groups' effects."""
+        return 0 if self.groups is None else 2
 
     def first(self, count: int) -> "ProcessRows":
         """Return the first rows, at most ``count``."""
@@ -167,19 +193,35 @@ class ProcessRows:
             t=self.t[part],
             inverse=self.inverse[part],
             columns=self.columns[part],
+            groups=None if self.groups is None else self.groups[part],
         )
 
     @cached_property
     def _of_columns(self) -> Float:
         return np.asarray(lapack.dtrttp((self.columns @ self.columns.T).T, uplo="L")[0])
 
+    def shared(self, new: "ProcessRows") -> tuple[Float, ...]:
+        """Return the covariances (m, n) of the effects at new rows and at these, for τ² = 1 and for
+        υ² = 1; none for rows without groups."""
+        if self.groups is None or new.groups is None:
+            return ()
+        is_shared = new.groups[:, None] == self.groups
+        d = self.n_features
+        products = new.X[:, :d] @ self.X[:, :d].T / d
+        return is_shared.astype(np.float64), np.where(is_shared, products, 0.0)
+
+    @cached_property
+    def _of_groups(self) -> tuple[Float, ...]:
+        return tuple(lapack.dtrttp(part, uplo="L")[0] for part in self.shared(self))
+
     def covariance(self, values: Float, fit: ProcessFit) -> Float:
         """Return the lower triangle of the covariance (n, n) for kernel values and the variances of
         ``fit``."""
         n = len(self.X)
-        covariance: Float = lapack.dtpttr(
-            n, np.exp(fit.signal) * values + self._of_columns, uplo="L"
-        )[0]
+        packed = np.exp(fit.signal) * values + self._of_columns
+        for effect, part in zip(fit.effects, self._of_groups, strict=False):
+            packed += np.exp(effect) * part
+        covariance: Float = lapack.dtpttr(n, packed, uplo="L")[0]
         covariance.T.flat[:: n + 1] += self.noise_of(fit) * self.inverse
         return covariance
 
@@ -189,8 +231,8 @@ class ProcessRows:
         return float(np.exp(fit.noise) if noise_variance is None else np.mean(noise_variance))
 
     def evaluate(self, fit: ProcessFit) -> tuple[float, Float] | None:
-        """Return the evidence and its slopes (p + 2,) in the log parameters, log s² and log σ²;
-        None if the covariance is not positive definite."""
+        """Return the evidence and its slopes in the log parameters (p,), the effects of groups, log
+        s² and log σ²; None if the covariance is not positive definite."""
         kernel = triangle(fit.kernel, self.X)
         evidence = process_evidence(self.covariance(kernel.values, fit), self.t)
         if evidence is None:
@@ -204,8 +246,13 @@ class ProcessRows:
             if self.problem.noise_variance is not None
             else np.exp(fit.noise) * (diagonal @ self.inverse)
         )
+        of_effects = [
+            np.exp(effect) * (slopes @ part)
+            for effect, part in zip(fit.effects, self._of_groups, strict=False)
+        ]
+        of_signal = signal * (slopes @ kernel.values)
         return value, np.concatenate(
-            [signal * kernel.gradient(slopes), [signal * (slopes @ kernel.values), of_noise]]
+            [signal * kernel.gradient(slopes), of_effects, [of_signal, of_noise]]
         )
 
     def profile(self, fit: ProcessFit) -> tuple[float, float]:
@@ -228,7 +275,8 @@ class ProcessRows:
         """Return the fit with both variances multiplied by the best factor, unless the noise
         variance is given."""
         more = 0.0 if self.problem.noise_variance is not None else self.profile(fit)[1]
-        return replace(fit, signal=fit.signal + more, noise=fit.noise + more)
+        effects = tuple(effect + more for effect in fit.effects)
+        return replace(fit, signal=fit.signal + more, noise=fit.noise + more, effects=effects)
 
     def log_prior(self, theta: Float, shares: Bool | bool = False) -> tuple[float, Float]:
         """Return the log prior, up to constants, of log parameters, log s² and log σ² (p + 2,), and
@@ -267,6 +315,8 @@ class ProcessRows:
         Raises ``LinAlgError`` if the covariance is not positive definite.
         """
         cross = np.exp(fit.signal) * fit.kernel.values(new.X, self.X) + new.columns @ self.columns.T
+        for effect, part in zip(fit.effects, self.shared(new), strict=False):
+            cross += np.exp(effect) * part
         covariance = self.covariance(triangle(fit.kernel, self.X).values, fit)
         factor = np.asarray(np.linalg.cholesky(covariance), dtype=np.float64)
         return factor, solve_triangular(factor, cross.T, lower=True, check_finite=False).T
@@ -276,6 +326,10 @@ class ProcessRows:
         eqs. 2.23 and 2.24)."""
         variance = np.exp(fit.signal) * fit.kernel.diagonal(new.X) + (new.columns**2).sum(axis=1)
         variance += self.noise_of(fit) * new.inverse
+        features = new.X[:, : self.n_features]
+        squares = np.ones(len(features)), (features**2).mean(axis=1)
+        for effect, square in zip(fit.effects, squares, strict=False):
+            variance += np.exp(effect) * square
         factor, white = self.whitened(fit, new)
         errors = new.t - white @ solve_triangular(factor, self.t, lower=True, check_finite=False)
         variance = variance - (white.T**2).sum(axis=0)
@@ -299,17 +353,23 @@ class ProcessSearch:
     best: ProcessFit
 
     def per_row(self, theta: Float) -> tuple[float, Float]:
-        """Return the log posterior at ``theta`` (p + 2,) in nats per row, and its slopes."""
+        """Return the log posterior at ``theta``, ordered as the slopes of ``evaluate``, in nats per
+        row, and its slopes."""
         self.rows.sample.check_interrupted()
         self.rows.sample.on_step("")
-        kernel = self.start.kernel.with_logs(theta[:-2])
-        fit = ProcessFit(kernel, float(theta[-2]), float(theta[-1]))
+        p = len(self.start.kernel.logs)
+        kernel = self.start.kernel.with_logs(theta[:p])
+        effects = tuple(theta[p:-2].tolist())
+        fit = ProcessFit(kernel, float(theta[-2]), float(theta[-1]), effects=effects)
         evaluated = self.rows.evaluate(fit)
         if evaluated is None:
             return -np.inf, np.zeros(len(theta))  # makes the next step smaller
         evidence, slopes = evaluated
-        free = np.append(np.isfinite(self.start.kernel.logs), [True, True])
-        shares = np.array([*map(is_share, self.start.kernel.parameters), False, False])
+        free = np.zeros(len(theta), dtype=bool)  # effects have a flat prior
+        free[:p] = np.isfinite(self.start.kernel.logs)
+        free[-2:] = True
+        shares = np.zeros(len(theta), dtype=bool)
+        shares[:p] = [*map(is_share, self.start.kernel.parameters)]
         log_prior, rise = self.rows.log_prior(theta[free], shares[free])
         slopes[free] += rise
         value = evidence + log_prior
@@ -319,11 +379,12 @@ class ProcessSearch:
         return value / n, slopes / n
 
     def per_row_together(self, theta: Float) -> tuple[float, Float]:
-        """Return the log posterior and its slopes in a number added to all log parameters, in log
-        s² and in log σ²."""
+        """Return the log posterior and its slopes in a number added to all log parameters, and in
+        the logs of the variances."""
         logs = self.start.kernel.logs + theta[0]
         value, slopes = self.per_row(np.append(logs, theta[1:]))
-        return value, np.append(slopes[:-2].sum(), slopes[-2:])
+        p = len(logs)
+        return value, np.append(slopes[:p].sum(), slopes[p:])
 
 
 def climb(
@@ -340,13 +401,18 @@ def climb(
     logs = start.kernel.logs
     level = np.log(rows.problem.target_variance)
     widths = np.zeros(1) if together else logs
+    if not start.effects:
+        start = replace(start, effects=(level + float(np.log(FIRST_EFFECT)),) * rows.n_effects)
+    effects = start.effects
+    lowest = [level + LEAST_EFFECT] * len(effects)
+    highest = [level + np.log(2.0)] * len(effects)
     search = ProcessSearch(rows, start, replace(start, value=-np.inf))
     pairs = [] if together else list(start.pairs)
     _, evaluations = ascend(
         search.per_row_together if together else search.per_row,
-        np.append(widths, [start.signal, start.noise]),
-        np.append(widths + np.log(1e-6), [level - 7.0, level + np.log(NOISE_FLOOR)]),
-        np.append(widths + np.log(1e3), [level + 7.0, level + np.log(2.0)]),
+        np.concatenate([widths, effects, [start.signal, start.noise]]),
+        np.concatenate([widths + np.log(1e-6), lowest, [level - 7.0, level + np.log(NOISE_FLOOR)]]),
+        np.concatenate([widths + np.log(1e3), highest, [level + 7.0, level + np.log(2.0)]]),
         most=steps + 1,
         pairs=pairs,
     )

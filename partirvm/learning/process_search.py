@@ -389,6 +389,9 @@ class RegressionSearch:
         as it should."""
         effort = self.sample.effort
         n_rows = len(self.order)
+        # the tied evidence would explain effects of groups by narrow widths
+        if self.problem.group_effects:
+            return True
         return self.most >= min(effort.rows, n_rows) and n_rows <= effort.few
 
     def rows(self, numbers: Int) -> ProcessRows:

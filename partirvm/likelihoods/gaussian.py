@@ -35,6 +35,7 @@ from partirvm.spec.problem import (
     Problem,
     RoundTraits,
     Start,
+    WorkingTargets,
 )
 from partirvm.types import LEFT_OUT_ROWS, Columns, Float, Int
 
@@ -71,6 +72,7 @@ class GaussianLikelihood(Likelihood):
     words: tuple[str, ...] = ("auto", "gaussian")
 
     has_noise = True
+    working = WorkingTargets(effects=True)
     left_out_rows: ClassVar[int] = LEFT_OUT_ROWS
     rounds = RoundTraits(ranks_gains=True, fewer_candidates=True, learns_again=True)
     takes = frozenset({"residual", "solver", "warp_target"})

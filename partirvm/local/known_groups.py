@@ -5,8 +5,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from partirvm.core.group_effects import GroupEffects
 from partirvm.core.left_out import Calibration
+from partirvm.local.known_effects import KnownEffects
 from partirvm.local.residuals import LocalResiduals
 from partirvm.types import Bool, Float, Int
 
@@ -20,41 +20,21 @@ class KnownGroups:
         codes: codes of the groups, increasing (G,)
         noise_variance: noise variance of predictions, in the target's units squared
         calibration: quantiles of left-out errors
-        offsets: effects of the groups, which are added to predictions, in the target's units (G,)
-        offset_variances: variances of these effects (G,)
         residuals: local residuals, or None
+        effects: effects of the groups, which are added to predictions, or None
     """
 
     codes: Int
     noise_variance: float
     calibration: Calibration
-    offsets: Float
-    offset_variances: Float
     residuals: LocalResiduals | None = None
+    effects: KnownEffects | None = None
 
-    @classmethod
-    def of(
-        cls,
-        codes: Int,
-        noise_variance: float,
-        calibration: Calibration,
-        residuals: LocalResiduals | None,
-    ) -> Self:
-        """Return groups without effects.
-
-        Args:
-            codes: codes of the groups, increasing (G,)
-            noise_variance: noise variance of predictions, in the target's units squared
-            calibration: quantiles of left-out errors
-            residuals: local residuals, or None
-        """
-        none = np.zeros(len(codes))
-        return cls(codes, noise_variance, calibration, none, none, residuals)
-
-    def with_effects(self, effects: GroupEffects, scale: float) -> Self:
-        """Return the groups with effects in the model's units, times ``scale``."""
-        means, variances = effects.of_groups(self.codes)
-        return replace(self, offsets=scale * means, offset_variances=scale**2 * variances)
+    def pruned(self, columns: Int, change: Float) -> Self:
+        """Return the groups of a model after a change of its weights (``KnownEffects.pruned``)."""
+        if self.effects is None:
+            return self
+        return replace(self, effects=self.effects.pruned(columns, change))
 
     def of_rows(self, n_rows: int) -> Self:
         """Return these groups with the number of the data's rows in the local residuals."""
@@ -66,10 +46,7 @@ class KnownGroups:
         """Return a mask (n,), True for the codes (n,) of known groups."""
         return np.isin(groups, self.codes)
 
-    def effects_of(self, groups: Int) -> tuple[Float, Float]:
-        """Return the effects and their variances (n,) of groups with codes (n,); 0 for unknown
-        groups."""
+    def places_of(self, groups: Int) -> Int:
+        """Return the positions (n,) of groups with codes (n,); −1 for unknown groups."""
         places = np.minimum(np.searchsorted(self.codes, groups), len(self.codes) - 1)
-        is_known = self.codes[places] == groups
-        means = np.where(is_known, self.offsets[places], 0.0)
-        return means, np.where(is_known, self.offset_variances[places], 0.0)
+        return np.where(self.codes[places] == groups, places, -1)

@@ -310,7 +310,11 @@ class LinearValues(NamedTuple):
 
 
 def linear_values(
-    design: Design, weights: Float, X: Float, root: Float | None = None
+    design: Design,
+    weights: Float,
+    X: Float,
+    root: Float | None = None,
+    added: Callable[[Float, slice], Float | float] | None = None,
 ) -> LinearValues:
     """Return the linear predictors of a design at raw inputs.
 
@@ -321,6 +325,8 @@ def linear_values(
         weights: weights of the columns, (M,) or (M, C).
         X: raw inputs, (n, d).
         root: a root of Σ, (M, M) or (C, M, M); (1, M, M) if all predictors share it.
+        added: returns what is added to Φ in the variances φᵀΣφ, given raw inputs (m, d) and which
+            rows they are.
     """
     _require_features(design, X)
     n = len(X)
@@ -338,17 +344,23 @@ def linear_values(
         rows = slice(start, start + HEIGHT)
         block = design.block(X[rows], place if start + HEIGHT <= n else None)
         values[rows] = products(block, weights)
+        moved = block
+        if added is not None and len(roots):
+            moved = block + added(X[rows], rows)
         for k, root_of_output in enumerate(roots):
-            variances[rows, k] = quadratic_forms(block, root_of_output)
+            variances[rows, k] = quadratic_forms(moved, root_of_output)
         if has_nearness:
             near[rows] = _nearness(block[:, design.n_leading :], heights)
     if root is None:
         return LinearValues(values, None, near)
-    if weights.ndim == 1:
-        return LinearValues(values, variances[:, 0], near)
-    if len(roots) < weights.shape[1]:
-        variances = np.repeat(variances, weights.shape[1], axis=1)
-    return LinearValues(values, variances, near)
+    return LinearValues(values, _of_outputs(variances, values.shape), near)
+
+
+def _of_outputs(variances: Float, shape: tuple[int, ...]) -> Float:
+    """Return variances (n, 1) or (n, C) with the shape of the predictors, (n,) or (n, C)."""
+    if len(shape) > 1 and variances.shape[1] < shape[1]:
+        variances = np.repeat(variances, shape[1], axis=1)
+    return variances.reshape(shape)
 
 
 def _require_features(design: Design, X: Float) -> None:

@@ -20,6 +20,7 @@ import numpy as np
 
 from partirvm.core.left_out import GAUSSIAN_LEVEL, LEAST_LEVEL, Calibration
 from partirvm.core.local_quantiles import QuantileCurves, multiples_at
+from partirvm.core.posterior import marginal_root
 from partirvm.core.predictive import products, quantile, widened
 from partirvm.core.updates import HyperState
 from partirvm.data.frame_rows import checked_rows
@@ -143,15 +144,17 @@ class Model(FittedModel):
 
     @classmethod
     def from_fit(cls, design: Design, fit: HyperState, columns: Columns) -> "Model":
-        """Return the model of a dense fit."""
+        """Return the model of a dense fit for rows of new groups: without columns of groups."""
         scales = design.scaling.t_scale
         n = fit.statistics.n
         evidence = float(fit.log_evidence - n * np.log(scales).sum())
-        shared = design, fit.posterior.mean, fit.posterior.root(), fit.alpha, evidence, n, columns
+        places = design.places_without_groups
+        weights = fit.posterior.mean[places], marginal_root(fit.posterior.root(), places)
+        shared = design.without_groups(), *weights, fit.alpha[places], evidence, n, columns
         variance = scales**2 * fit.noise_variance
         evidence_noise = squeezed(scales**2 / fit.beta)
         prior = np.maximum(scales**2 * fit.target_variance - variance, 0.0)
-        known = tuple(np.flatnonzero(fit.prior.held(fit.labels)).tolist())
+        known = tuple(np.flatnonzero(fit.prior.held(fit.labels[places])).tolist())
         noise = squeezed(variance), evidence_noise, fit.calibration, fit.fixed_noise
         model = cls(*shared, *noise, known)
         return replace(model, prior_variance=squeezed(prior))
@@ -193,6 +196,11 @@ class Model(FittedModel):
                 "local residuals depend on all vectors: prune model_.sparse(), or set max_vectors"
             )
         pruned = super().prune(max_vectors)
+        if self.known is not None and pruned.n_vectors < self.n_vectors:
+            columns = np.flatnonzero(np.isin(self.design.all_labels, pruned.design.all_labels))
+            change = -self.mean
+            change[columns] += pruned.mean
+            pruned = replace(pruned, known=self.known.pruned(columns, change))
         others = self.design.centres
         if pruned.n_vectors == self.n_vectors or not self.reach:
             return pruned
@@ -394,6 +402,16 @@ class Model(FittedModel):
         """Return the model for a part of the rows of which it is the model: itself for any rows."""
         return self
 
+    def added(self, X: Float, rows: slice) -> Float | float:
+        """Return what is added to Φ (m, M) in the variances φᵀΣφ, given raw inputs (m, d) and which
+        rows they are."""
+        return 0.0
+
+    def effect_slopes(self, X: Float, weights: Float | None = None) -> Float | float:
+        """Return the gradients (n, d) of effects of groups at raw inputs X (n, d) or, given
+        ``weights`` 2Σφ (n, M), those of their contribution to the variances; 0 without effects."""
+        return 0.0
+
     @cached_property
     def _widened(self) -> tuple[Float, float]:
         """A root of Σ with the uncertainty of α and β, and the degrees of freedom of the noise."""
@@ -582,7 +600,7 @@ class Model(FittedModel):
         scaling = self.design.scaling
         square = squeezed(scaling.t_scale**2)
         root = self.root if variance else None
-        mean, spread, near = linear_values(self.design, self.mean, X, root)
+        mean, spread, near = linear_values(self.design, self.mean, X, root, self.added)
         mean = squeezed(scaling.t_shift) + squeezed(scaling.t_scale) * mean
         if spread is not None:
             spread = square * spread + self.noise_at(X)

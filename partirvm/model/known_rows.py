@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from partirvm.local.known_effects import KnownEffects
 from partirvm.model.fitted import Model
 from partirvm.types import Float, Int
 
@@ -14,30 +15,43 @@ class KnownRows(Model):
     """A model for certain rows of known groups: its functions take these rows only.
 
     Attributes:
-        offsets: effects of the rows' groups, in the target's units (n,)
-        offset_variances: variances of these effects (n,)
+        effects: effects of the known groups
+        places: positions of the rows' groups among them (n,), −1 for other groups, which get no
+            effect
     """
 
-    offsets: Float = field(default_factory=lambda: np.zeros(0))
-    offset_variances: Float = field(default_factory=lambda: np.zeros(0))
+    effects: KnownEffects = field(kw_only=True)
+    places: Int = field(kw_only=True)
 
     def moments(self, X: Float, *, variance: bool = True) -> tuple[Float, Any, Float]:
         mean, spread, near = super().moments(X, variance=variance)
+        points = self.design.features(X)
+        scale = float(self.design.scaling.t_scale[0])
         # the variances of local residuals come from errors after the effects
         if spread is not None and self.residuals is None:
-            spread = spread + self.offset_variances
-        return mean + self.offsets, spread, near
+            spread = spread + scale**2 * self.effects.variances_at(points, self.places)
+        return mean + scale * self.effects.means_at(points, self.places), spread, near
+
+    def added(self, X: Float, rows: slice) -> Float | float:
+        return self.effects.moves_at(self.design.features(X), self.places[rows])
+
+    def effect_slopes(self, X: Float, weights: Float | None = None) -> Float | float:
+        points = self.design.features(X)
+        slopes = self.effects.slopes_at(self.places)
+        if weights is not None:
+            slopes = self.effects.variance_slopes_at(points, self.places, weights)
+        gradient = np.zeros((len(X), self.design.scaling.n_inputs))
+        gradient[:, : slopes.shape[1]] = slopes
+        return self.design.scaling.raw_gradient(X, gradient)
 
     def _predictive(self) -> Model:
         model = super()._predictive()
         if not isinstance(model, KnownRows) or model is self:
             return model
-        return replace(model, offset_variances=self.calibrated_width**2 * self.offset_variances)
+        return replace(model, effects=self.effects.scaled(self.calibrated_width))
 
     def of_panel(self, rows: slice) -> Model:
-        return replace(
-            self, offsets=self.offsets[rows], offset_variances=self.offset_variances[rows]
-        )
+        return replace(self, places=self.places[rows])
 
 
 def known_rows(model: Model, groups: Int) -> Model:
@@ -49,6 +63,8 @@ def known_rows(model: Model, groups: Int) -> Model:
     if model.known is None:
         return model
     of_groups = model.of_known_groups()
-    offsets, variances = model.known.effects_of(groups)
+    if model.known.effects is None:
+        return of_groups
     values = {part.name: getattr(of_groups, part.name) for part in fields(of_groups)}
-    return KnownRows(**values, offsets=offsets, offset_variances=variances)
+    places = model.known.places_of(groups)
+    return KnownRows(**values, effects=model.known.effects, places=places)

@@ -164,9 +164,8 @@ def _gradients(model: Any, X: Float, *, std: bool) -> tuple[Float, Float]:
     mean, variance, near = replace(model, reach=0.0).moments(X)
     rows = padded(X, PIECE_ROWS)  # makes the bits independent of the number of rows
     block = model.design.block(rows)
-    mean_slopes = np.stack(linear_slopes(model, rows, block), axis=1)[:n]
-    mean_slopes = model.design.scaling.t_scale[:, None] * mean_slopes
-    variance_slopes = _variance_slopes(model, rows, block)[:n] + _gap_slopes(model, X)
+    mean_slopes = _mean_slopes(model, X, block)
+    variance_slopes = _variance_slopes(model, X, block) + _gap_slopes(model, X)
     if model.design.noise is not None:  # only with one target
         variance_slopes = variance_slopes + _noise_slopes(model, X)[:, None]
     if model.reach:
@@ -185,6 +184,15 @@ def _gradients(model: Any, X: Float, *, std: bool) -> tuple[Float, Float]:
         slopes_of_values.append(np.sqrt(moved[1]).imag / STEP)
     parts = [part.reshape(n, -1) for part in (*values, *slopes_of_values)]
     return np.hstack(parts), near
+
+
+def _mean_slopes(model: Any, X: Float, block: Float) -> Float:
+    """Return the gradients (n, T, d) of the means at raw inputs X (n, d), from the design ``block``
+    (m, M) there, with m − n rows of padding."""
+    rows = padded(X, PIECE_ROWS)
+    slopes = np.stack(linear_slopes(model, rows, block), axis=1)[: len(X)]
+    of_effects = np.reshape(model.effect_slopes(X) * np.ones_like(X), (len(X), 1, -1))
+    return np.asarray(model.design.scaling.t_scale[:, None] * (slopes + of_effects))
 
 
 def _gap_slopes(model: Any, X: Float) -> Float:
@@ -227,14 +235,19 @@ def linear_slopes(model: FittedModel, rows: Float, block: Float) -> list[Float]:
     ]
 
 
-def _variance_slopes(model: Any, rows: Float, block: Float) -> Float:
-    """Return the gradients (m, T, d) of φᵀΣφ at raw inputs ``rows`` (m, d), from the design
-    ``block`` (m, M) there."""
+def _variance_slopes(model: Any, X: Float, block: Float) -> Float:
+    """Return the gradients (n, T, d) of φᵀΣφ at raw inputs X (n, d), from the design ``block`` (m,
+    M) there, with m − n rows of padding."""
+    n = len(X)
     M = len(model.mean)
+    moved = block.copy()
+    moved[:n] += model.added(X, slice(0, n))
+    rows = padded(X, PIECE_ROWS)
     slopes = []
     for root in model.root.reshape(model.n_targets, M, M):
-        weights = 2.0 * products(products(block, root), root.T)
-        slopes.append(model.design.raw_gradient(rows, block, weights))
+        weights = 2.0 * products(products(moved, root), root.T)
+        of_columns = model.design.raw_gradient(rows, block, weights)[:n]
+        slopes.append(of_columns + model.effect_slopes(X, weights[:n]))
     scale = model.design.scaling.t_scale[:, None]
     return np.asarray(scale**2 * np.stack(slopes, axis=1))
 

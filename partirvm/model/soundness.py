@@ -293,6 +293,7 @@ def _require_design(design: Design) -> None:
     )
     _require("active", (np.diff(design.active) > 0).all(), "must be increasing")
     parts = () if design.functions is None else design.functions.parts
+    _require("basis", design.group_columns is None, "has columns of groups")
     _require(
         "basis", sum(isinstance(part, BoostedTrees) for part, _ in parts) < 2, "has trees twice"
     )
@@ -376,7 +377,7 @@ def _require_regression(model: Model) -> None:
         _require_shapes_of_residuals(model.residuals, model.design.scaling)
         _require_residuals(model.residuals)
     if model.known is not None:
-        _require_known_groups(model.known)
+        _require_known_groups(model.known, model)
         _require_regression(model.of_known_groups())
 
 
@@ -393,11 +394,28 @@ def _require_local_quantiles(local: LocalQuantiles) -> None:
     _require("quantiles", in_order, "are not in order")
 
 
-def _require_known_groups(known: KnownGroups) -> None:
-    """Raise ``ValueError`` for codes that are not different integers in order."""
+def _require_known_groups(known: KnownGroups, model: Model) -> None:
+    """Raise ``ValueError`` for codes that are not different integers in order, and for effects that
+    do not belong to these groups and to the model's columns."""
     codes = known.codes
     _require("groups", codes.dtype == np.int64 and codes.ndim == 1, "must be a list of integers")
     _require("groups", (np.diff(codes) > 0).all(), "must be increasing")
+    if known.effects is None:
+        return
+    effects = known.effects
+    G = len(codes)
+    d = model.design.centres.shape[1]
+    is_table = effects.means.ndim == 2 and effects.means.shape[1] in (1, 1 + d)
+    _require("effects of groups", is_table, "have another number of slopes than features")
+    K = effects.means.shape[1]
+    _require_shape("effects of groups", effects.means.shape, (G, K))
+    _require_shape("effects of groups", effects.covariances.shape, (G, K, K))
+    M = effects.moves.shape[-1] and model.design.n_columns
+    _require_shape("effects of groups", effects.moves.shape, (G, K, M))
+    parts = (effects.means, effects.covariances, effects.moves)
+    _require("effects of groups", all(np.isfinite(part).all() for part in parts), "are not finite")
+    variances = np.einsum("gkk->gk", effects.covariances)
+    _require("effects of groups", (variances >= 0).all(), "have a variance below 0")
 
 
 KINDS: dict[type, Callable[[Any], None]] = {

@@ -67,6 +67,7 @@ class Assessment:
         kernel_rows: number of rows from which the kernel was learned, or 0
         kernel_widths: number of widths that were learned
         groups: number of groups of related rows that are not left out together, or 0
+        left_out_groups: number of groups that are left out as a whole, or 0
     """
 
     target: str
@@ -86,6 +87,7 @@ class Assessment:
     kernel_rows: int = 0
     kernel_widths: int = 0
     groups: int = 0
+    left_out_groups: int = 0
 
 
 @dataclass(frozen=True)
@@ -268,8 +270,12 @@ def _error(facts: Assessment) -> str:
 def _scored(facts: Assessment) -> str:
     """Return text on the rows that were scored."""
     count = f"{facts.n_scored:,}"
+    left_out = f"{count} left-out rows, each predicted without using it"
+    if facts.left_out_groups:
+        groups = f"{facts.left_out_groups:,} groups"
+        left_out = f"{count} left-out rows of {groups}, each predicted without its group"
     return {
-        "left-out": f" on {count} left-out rows, each predicted without using it",
+        "left-out": f" on {left_out}",
         "held-out": f" on {count} rows of validation data",
         "training": f" on the {count} training rows, and less on new rows",
     }[facts.rows]

@@ -30,6 +30,7 @@ from partirvm.planning.cost import Rates, Schedule
 from partirvm.planning.memory import RESIDUAL_SHARE, DataShape
 from partirvm.planning.plan import Machine, Plan, make_plan
 from partirvm.process import one_blas_thread
+from partirvm.resolve.group_basis import with_group_columns, with_group_effects, with_new_groups
 from partirvm.resolve.kernel import checked_basis, checked_kernel, chooses, learns
 from partirvm.resolve.new_problem import CheckedData, Interrupted, checked_data, new_problem
 from partirvm.resolve.samples import Samples
@@ -196,8 +197,9 @@ def run_small_fits(samples: Samples, problem: Problem, moments: Moments) -> Smal
     source = samples.source
     warped = with_warped_target(samples, problem, float(moments.targets.minimum.min()))
     learn = partial(kernel_of, moments=moments)
-    learned = kernel_with_trees(samples, warped.problem, learn)
-    kernel = learned.kernel
+    begun = with_group_effects(samples, warped.problem)
+    learned = kernel_with_trees(samples, begun, learn)
+    kernel = with_group_columns(samples, learned.kernel)
     problem = kernel.problem
     schedule = schedule_for(request, problem.n_rows, problem.likelihood, problem.n_outputs)
     if problem.mean_only:
@@ -321,6 +323,7 @@ def continued(
         codes=data.codes,
         groups=data.groups,
     )
+    problem = with_new_groups(problem)
     request = replace(spec.request, **{name: getattr(limits, name) for name in LIMITS})
     machine = machine_for(limits, executor, source)
     extend = _resumed

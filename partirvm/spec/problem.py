@@ -73,6 +73,7 @@ class Problem:
         mean_only: True if the leading columns alone predicted these left-out rows as well as any
             kernel
         groups: rows that are left out by groups, or None
+        group_effects: True if the kernel is learned beside effects of groups
     """
 
     n_rows: int
@@ -92,6 +93,7 @@ class Problem:
     left_out_square: float = 0.0
     mean_only: bool = False
     groups: GroupedRows | None = None
+    group_effects: bool = False
 
     def with_kernel(self, kernel: Kernel) -> Self:
         """Return the problem with a different kernel."""
@@ -131,6 +133,13 @@ class Problem:
         posterior, like a single target."""
         per_class = self.likelihood.newton and not self.likelihood.binary
         return max(self.n_classes, 1) if per_class else 1
+
+    @property
+    def allows_effects(self) -> bool:
+        """True if groups of rows may have effects: those of one number with estimated noise."""
+        is_estimated = self.noise_variance is None and self.target_variance > 0
+        is_one_number = self.target_variances is None and self.likelihood.working.effects
+        return self.groups is not None and is_estimated and is_one_number
 
     @property
     def leading(self) -> Int:
@@ -350,11 +359,13 @@ class WorkingTargets:
         first_share: fraction of the target's variance from which the initial noise variance of a
             tied RVM follows
         shared_noise: True if all numbers have one noise variance
+        effects: True if groups of rows may have effects on them
     """
 
     search: str = "numbers"
     first_share: float = 1.0
     shared_noise: bool = False
+    effects: bool = False
 
     def of_process(self, problem: Problem, t: Float) -> Float:
         """Return the numbers (n, C) for an exact process, with mean 0 and mean square 1, for

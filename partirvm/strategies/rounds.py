@@ -308,7 +308,10 @@ def with_appended_rows(state: RoundsState, problem: Problem, options: Options) -
         "used",
         "kept",
     )
-    problem = replace(problem, empty=state.problem.empty)
+    # new groups may have further columns
+    functions = problem.empty.functions
+    problem = replace(problem, empty=replace(state.problem.empty, functions=functions))
     options = replace(options, centres=0)
     fresh_state = stages.first_state(problem, options, appended=True)
-    return replace(fresh_state, **{name: getattr(state, name) for name in fields})
+    fresh_state = replace(fresh_state, **{name: getattr(state, name) for name in fields})
+    return replace(fresh_state, design=replace(state.design, functions=functions))

@@ -25,12 +25,13 @@ from partirvm.core.left_out import LeftOut, left_out_of
 from partirvm.core.pruning import least_loss
 from partirvm.core.scores import ClassScores, Scores
 from partirvm.core.termination import StopRule, Termination
-from partirvm.core.updates import without
+from partirvm.core.updates import HyperState, without
 from partirvm.kernels.design import NONE, Design
 from partirvm.likelihoods.classes import CLASS_GAIN
 from partirvm.likelihoods.gaussian import calibrated_by_groups, left_out_diagnostics
 from partirvm.likelihoods.noise_fit import CONSTANT, LOCAL, FittedNoise, NoiseFit, noise_sample
 from partirvm.likelihoods.passes import ScorePass
+from partirvm.local.known_effects import KnownEffects
 from partirvm.local.known_groups import KnownGroups
 from partirvm.planning.memory import trial_bytes
 from partirvm.spec.entries import Record
@@ -331,14 +332,42 @@ def with_groups_left_out(
     )
     # the bound refers to left-out groups
     of_rows = replace(rows[0], least_square=0.0)
-    (known,) = yield (FitEffects(of_rows),)
     of_groups = of_groups.different_from(of_rows)
     effects = None
-    if known is not None:
-        effects = known.effects
-        of_rows = known.left_out
+    if state.design.group_columns is None:
+        (known,) = yield (FitEffects(of_rows),)
+        if known is not None:
+            effects = known.effects
+            of_rows = known.left_out
     fit = calibrated_by_groups(state.fit, of_groups, of_rows, effects)
     return replace(state, fit=fit), (of_rows,)
+
+
+def effects_of_columns(design: Design, fit: HyperState, groups: Int) -> KnownEffects | None:
+    """Return the effects of groups that are weights of a fit of one target; None without columns of
+    groups.
+
+    As no row belongs to two groups, their precision given the other weights w is block-diagonal:
+    with the columns B of a group and the row weights W it is P = βBᵀWB + diag(1 ÷ prior variances),
+    and their mean given w changes by H = −βP⁻¹BᵀWΦ per unit of w.
+
+    Args:
+        design: the design of M columns
+        fit: the fit
+        groups: codes of the groups, increasing (G,); those without columns have prior effects
+    """
+
+    columns = design.group_columns
+    if columns is None:
+        return None
+    others = design.places_without_groups
+    places = np.setdiff1d(np.arange(design.n_columns), others).reshape(-1, columns.width)
+    gram = float(fit.beta) * fit.statistics.gram[places]
+    precisions = np.stack([block[:, own] for block, own in zip(gram, places, strict=True)])
+    covariances = np.linalg.inv(precisions + np.diag(1.0 / columns.variances))
+    moves = -covariances @ gram[:, :, others]
+    effects = KnownEffects(fit.posterior.mean[places], covariances, moves)
+    return effects.at(columns.places_of(groups).astype(np.int64), columns.variances)
 
 
 def corrected(state: RoundsState) -> Steps[float]:
@@ -452,9 +481,10 @@ def known_groups(state: RoundsState) -> KnownGroups | None:
         return None
     scale = float(state.problem.empty.scaling.t_scale[0])
     noise_variance = scale**2 * calibration.noise_variance
-    known = KnownGroups.of(groups.known, noise_variance, calibration, state.local.residuals)
-    effects = state.fit.effects
-    return known if effects is None else known.with_effects(effects, scale)
+    effects = effects_of_columns(state.design, state.fit, groups.known)
+    if effects is None and state.fit.effects is not None:
+        effects = KnownEffects.of(state.fit.effects, groups.known)
+    return KnownGroups(groups.known, noise_variance, calibration, state.local.residuals, effects)
 
 
 def line_of(state: RoundsState, **facts: Any) -> Record:

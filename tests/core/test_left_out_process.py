@@ -26,20 +26,32 @@ def without(covariance, target, left_out):
     return target[left_out] - covariance[np.ix_(left_out, others)] @ weights
 
 
-@pytest.mark.parametrize("weighted", [False, True])
-def test_errors_are_those_of_predictions_by_the_other_rows(weighted):
+NONE = np.zeros((40, 40))
+"""Covariance of effects that are 0."""
+
+SHARED = 30.0 * (GROUPS[:, None] == GROUPS)
+"""Covariance of effects of groups, in units of the noise variance."""
+
+
+@pytest.mark.parametrize(
+    ("weighted", "effects"),
+    [(False, NONE), (True, NONE), (True, SHARED)],
+    ids=["plain", "weights", "effects"],
+)
+def test_errors_are_those_of_predictions_by_the_other_rows(weighted, effects):
     """The ratio of the variances is the one of the highest evidence on a grid."""
     kernel, target = rows(0.3)
     weights = default_rng(1).uniform(0.5, 2.0, 40) if weighted else np.ones(40)
     leading = np.ones((40, 1))
-    errors = process_errors(kernel, leading, target, weights, GROUPS)
+    errors = process_errors(kernel, leading, target, weights, GROUPS, effects)
     best = (-np.inf, None)
+    noise = np.diag(1 / weights) + effects
     for log_ratio in np.arange(*LOG_RATIOS, 0.05):
-        C = kernel + LEADING + np.diag(np.exp(log_ratio) / weights)
+        C = kernel + LEADING + np.exp(log_ratio) * noise
         square = target @ np.linalg.solve(C, target)
         evidence = -0.5 * (40 * np.log(square) + np.linalg.slogdet(C)[1])
         best = max(best, (evidence, log_ratio))
-    C = kernel + LEADING + np.diag(np.exp(best[1]) / weights)
+    C = kernel + LEADING + np.exp(best[1]) * noise
     for row in range(40):
         alone = np.arange(40) == row
         assert_allclose(errors.of_rows[row], without(C, target, alone)[0], rtol=0.02, atol=1e-4)
@@ -53,10 +65,13 @@ def test_effects_of_groups_are_the_excess():
     kernel, target = rows(1.0, seed=2)
     few = rows(0.0, seed=2)
     leading = np.ones((40, 1))
-    assert process_errors(kernel, leading, target, np.ones(40), GROUPS).excess > 0.5
-    assert process_errors(*few[:1], leading, few[1], np.ones(40), GROUPS).excess < 0.05
+    assert process_errors(kernel, leading, target, np.ones(40), GROUPS, NONE).excess > 0.5
+    assert process_errors(*few[:1], leading, few[1], np.ones(40), GROUPS, NONE).excess < 0.05
 
 
 def test_a_kernel_of_zeros_has_no_errors():
     target = np.arange(40.0)
-    assert process_errors(np.zeros((40, 40)), np.ones((40, 1)), target, target + 1, GROUPS) is None
+    assert (
+        process_errors(np.zeros((40, 40)), np.ones((40, 1)), target, target + 1, GROUPS, NONE)
+        is None
+    )

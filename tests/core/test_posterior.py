@@ -167,3 +167,13 @@ def test_a_residual_without_digits_is_flagged(seed, power):
     assert not second.cancelled
     expected = exact_residual(Phi, t, second.mean)
     assert_allclose(second.residual, expected, rtol=1e-8 if noise >= 1e-6 else 1e-2)
+
+
+def test_the_root_of_some_weights_is_that_of_their_covariance():
+    rng = default_rng(0)
+    root = np.triu(rng.normal(size=(5, 5)))
+    columns = np.array([0, 3, 4])
+    of_some = module.marginal_root(root, columns)
+    assert_allclose(of_some @ of_some.T, (root @ root.T)[np.ix_(columns, columns)])
+    assert_allclose(of_some, np.triu(of_some))
+    assert module.marginal_root(root, np.arange(5)) is root

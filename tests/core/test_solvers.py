@@ -8,9 +8,10 @@ import pytest
 from by_default import some
 from fits import assert_evidence, statistics_of
 from numpy.random import default_rng
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
 
 from partirvm.core import SOLVERS, HyperState, StopRule, Termination, entry_precision, maximise
+from partirvm.core.priors import Prior
 from partirvm.core.solvers import JOINT, beside, improve, rejoined, screened, turns
 
 RULE = StopRule(1e-7, 500, thin=True)
@@ -148,3 +149,48 @@ def test_an_intermediate_fit_takes_few_iterations():
     last, reason = SOLVERS["auto"](state, RULE)
     assert reason is Termination.CONVERGED
     assert_evidence(last, Phi, t, atol=1e-4)
+
+
+def with_effects(N=48, n_groups=8):
+    """Return the state of columns Φ and of columns Z of groups, whose weights have the prior
+    variance 0.8, with noise of variance 0.05; then Φ, t and a root L of σ²I + τ²ZZᵀ."""
+    Phi, t = bumps(0, N=N)
+    Z = np.kron(np.eye(n_groups), np.ones((N // n_groups, 1)))
+    t = t + Z @ default_rng(1).normal(size=n_groups)
+    labels = np.concatenate([-2 - np.arange(n_groups), np.arange(N)])
+    statistics = replace(statistics_of(np.hstack([Z, Phi]), t), labels=labels)
+    prior = Prior(fixed=tuple((label, 1 / 0.8) for label in labels[:n_groups].tolist()))
+    alpha = prior.fix(labels, np.ones(len(labels)))
+    state = HyperState(
+        statistics, alpha, 1 / 0.05, target_variance=1.0, fixed_noise=True, prior=prior
+    )
+    state = replace(state, entered=np.ones(len(labels), bool))
+    return state, Phi, t, np.linalg.cholesky(0.05 * np.eye(N) + 0.8 * Z @ Z.T)
+
+
+def test_columns_with_fixed_precisions_are_correlated_noise():
+    """With effects Zu, u ~ N(0, τ²I), of groups, t = Φw + Zu + ε has the noise covariance LLᵀ. So
+    the weights are those of L⁻¹t = L⁻¹Φw + white noise of variance 1."""
+    state, Phi, t, L = with_effects()
+    fit, _ = SOLVERS["fixed-point"](state, RULE)
+    white = statistics_of(np.linalg.solve(L, Phi), np.linalg.solve(L, t))
+    start = HyperState(white, np.ones(48), 1.0, target_variance=1.0, fixed_noise=True)
+    expected, _ = SOLVERS["fixed-point"](start, RULE)
+    assert_array_equal(fit.labels[8:], expected.labels)
+    assert_allclose(fit.alpha[8:], expected.alpha, rtol=1e-3)
+    assert_allclose(fit.posterior.mean[8:], expected.posterior.mean, rtol=1e-3, atol=1e-5)
+    evidence = fit.log_evidence + np.log(np.diagonal(L)).sum()
+    assert evidence == pytest.approx(expected.log_evidence, abs=1e-4)
+
+
+def test_auto_keeps_fixed_precisions():
+    """It ends no lower than the fixed point, at the evidence of its columns."""
+    state, Phi, t, L = with_effects()
+    fit, _ = SOLVERS["auto"](state, RULE)
+    fixed, _ = SOLVERS["fixed-point"](state, RULE)
+    assert_array_equal(fit.labels[:8], state.labels[:8])
+    assert_array_equal(fit.alpha[:8], 1 / 0.8)
+    assert fit.log_evidence >= fixed.log_evidence - RULE.tol * len(t)
+    columns = np.linalg.solve(L, Phi[:, fit.labels[8:]])
+    expected = naive.log_evidence(columns, np.linalg.solve(L, t), fit.alpha[8:], 1.0)
+    assert fit.log_evidence + np.log(np.diagonal(L)).sum() == pytest.approx(expected, abs=1e-4)

@@ -225,3 +225,41 @@ def test_rows_without_effects_of_groups_give_no_warning(repeated):
         rows[:, 2] = rng.uniform(-1, 1, 400)
     y = rows[:, 0] + rows[:, 1] + np.sin(2 * rows[:, 2]) + 0.1 * rng.standard_normal(400)
     RVMRegressor(**QUICK).fit(rows, y)
+
+
+def stations(n_groups=40, rows=12, seed=0):
+    """Stations at random places, whose effects hardly depend on the place, and a wave in time."""
+    rng = default_rng(seed)
+    groups = np.repeat(np.arange(n_groups), rows)
+    place = rng.uniform(0, 10, (n_groups, 2))[groups]
+    time = rng.uniform(0, 1, len(groups))
+    effects = 0.2 * place[:, 0] + rng.standard_normal(n_groups)[groups]
+    y = effects + np.sin(2 * np.pi * time) + 0.1 * rng.standard_normal(len(groups))
+    return np.column_stack([place, time]), y, groups
+
+
+@pytest.mark.usefixtures("default_fits")
+def test_a_kernel_does_not_explain_the_effects_of_groups():
+    """At new stations, the error of the true function is the standard deviation 1 of the effects,
+    and at known ones, it is that of the noise, .1. A kernel of the coordinates that explains the
+    effects of 20 stations would have √2 or more at new ones."""
+    X, y, groups = stations()
+    old = groups < 20
+    model = RVMRegressor(reference="none", random_state=0).fit(X[old], y[old], groups=groups[old])
+    assert np.sqrt(np.mean((model.predict(X[~old]) - y[~old]) ** 2)) < 1.3
+    known = np.arange(len(y)) % 12 == 0
+    again = RVMRegressor(reference="none", random_state=0)
+    again.fit(X[old & ~known], y[old & ~known], groups=groups[old & ~known])
+    errors = again.predict(X[old & known], groups=groups[old & known]) - y[old & known]
+    assert np.sqrt(np.mean(errors**2)) < 0.2
+
+
+def test_the_plan_says_whether_groups_have_effects(fitted):
+    """More groups than columns have none."""
+    assert any("50 groups have effects" in note for note in fitted.plan_.notes)
+    X, y, groups = visits(600, rows=2)
+    model = RVMRegressor(gamma="scale", residual="none", strategy="working-set", **QUICK)
+    model.fit(X, y, groups=groups)
+    assert any("600 groups are too many" in note for note in model.plan_.notes)
+    _, std = model.predict(X[:5], return_std=True)
+    assert np.median(std) > 0.7

@@ -68,6 +68,7 @@ def sample_of(
     passes=None,
     lines=None,
     on_best=None,
+    groups=None,
     **options,
 ):
     """Return these rows (all, if None) from a source with tiles of this size; ``options`` are those
@@ -86,7 +87,7 @@ def sample_of(
 
     executor.run = watched
     log, found = ([] if one is None else one for one in (lines, on_best))
-    source = ArraySource(X, y, w, tile_rows=tile_rows)
+    source = ArraySource(X, y, w, groups=groups, tile_rows=tile_rows)
     hooks = {"log": log.append, "on_best": found.append}
     with gathered(source, rows, executor, heard, Spent(), **hooks, **options) as sample:
         yield sample

@@ -67,6 +67,11 @@ def test_the_summary_of_a_regression_says_error_intervals_size_noise_and_feature
     assert "Caution" not in text
 
 
+def test_the_summary_says_that_whole_groups_are_left_out():
+    text = str(summarised(replace(NUMBERS, left_out_groups=80)))
+    assert "on 1,200 left-out rows of 80 groups, each predicted without its group" in text
+
+
 @pytest.mark.parametrize(("count", "end"), [(6, "f."), (7, "f, g."), (8, "f and others.")])
 def test_the_summary_names_a_single_further_feature(count, end):
     text = str(summarised(replace(NUMBERS, features=tuple("abcdefgh"[:count]))))
