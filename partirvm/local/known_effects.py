@@ -73,12 +73,15 @@ class KnownEffects:
         """Return the variances (n,) given the weights, as ``means_at`` does for means."""
         return np.asarray((self.terms(points) * self._spread(points, places)).sum(axis=1))
 
-    def moves_at(self, points: Float, places: Int) -> Float | float:
-        """Return b(x)ᵀH_g (n, M), the change of the effects with the weights."""
+    def moves_at(self, points: Float, places: Int) -> Float | None:
+        """Return b(x)ᵀH_g (n, M), the change of the effects with the weights; None for effects that
+        do not depend on them."""
+        if not self.moves.shape[2]:
+            return None
         terms = self.terms(points)
-        moves: Float | float = 0.0
-        for k in range(terms.shape[1] if self.moves.shape[2] else 0):
-            moves = moves + terms[:, k, None] * _at(self.moves[:, k], places)
+        moves = np.zeros((len(points), self.moves.shape[2]))
+        for k in range(terms.shape[1]):
+            moves += terms[:, k, None] * _at(self.moves[:, k], places)
         return moves
 
     def slopes_at(self, places: Int) -> Float:

@@ -314,7 +314,7 @@ def linear_values(
     weights: Float,
     X: Float,
     root: Float | None = None,
-    added: Callable[[Float, slice], Float | float] | None = None,
+    added: Callable[[Float, slice], Float | None] | None = None,
 ) -> LinearValues:
     """Return the linear predictors of a design at raw inputs.
 
@@ -325,8 +325,8 @@ def linear_values(
         weights: weights of the columns, (M,) or (M, C).
         X: raw inputs, (n, d).
         root: a root of Σ, (M, M) or (C, M, M); (1, M, M) if all predictors share it.
-        added: returns what is added to Φ in the variances φᵀΣφ, given raw inputs (m, d) and which
-            rows they are.
+        added: returns what is added to Φ in the variances φᵀΣφ, or None, given raw inputs (m, d) and
+            which rows they are.
     """
     _require_features(design, X)
     n = len(X)
@@ -345,8 +345,9 @@ def linear_values(
         block = design.block(X[rows], place if start + HEIGHT <= n else None)
         values[rows] = products(block, weights)
         moved = block
-        if added is not None and len(roots):
-            moved = block + added(X[rows], rows)
+        change = added(X[rows], rows) if added is not None and len(roots) else None
+        if change is not None:
+            moved = block + change
         for k, root_of_output in enumerate(roots):
             variances[rows, k] = quadratic_forms(moved, root_of_output)
         if has_nearness:

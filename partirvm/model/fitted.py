@@ -402,10 +402,10 @@ class Model(FittedModel):
         """Return the model for a part of the rows of which it is the model: itself for any rows."""
         return self
 
-    def added(self, X: Float, rows: slice) -> Float | float:
-        """Return what is added to Φ (m, M) in the variances φᵀΣφ, given raw inputs (m, d) and which
-        rows they are."""
-        return 0.0
+    def added(self, X: Float, rows: slice) -> Float | None:
+        """Return what is added to Φ (m, M) in the variances φᵀΣφ, or None, given raw inputs (m, d)
+        and which rows they are."""
+        return None
 
     def effect_slopes(self, X: Float, weights: Float | None = None) -> Float | float:
         """Return the gradients (n, d) of effects of groups at raw inputs X (n, d) or, given

@@ -32,7 +32,7 @@ class KnownRows(Model):
             spread = spread + scale**2 * self.effects.variances_at(points, self.places)
         return mean + scale * self.effects.means_at(points, self.places), spread, near
 
-    def added(self, X: Float, rows: slice) -> Float | float:
+    def added(self, X: Float, rows: slice) -> Float | None:
         return self.effects.moves_at(self.design.features(X), self.places[rows])
 
     def effect_slopes(self, X: Float, weights: Float | None = None) -> Float | float:

@@ -240,8 +240,11 @@ def _variance_slopes(model: Any, X: Float, block: Float) -> Float:
     M) there, with m − n rows of padding."""
     n = len(X)
     M = len(model.mean)
-    moved = block.copy()
-    moved[:n] += model.added(X, slice(0, n))
+    added = model.added(X, slice(0, n))
+    moved = block
+    if added is not None:
+        moved = block.copy()
+        moved[:n] += added
     rows = padded(X, PIECE_ROWS)
     slopes = []
     for root in model.root.reshape(model.n_targets, M, M):
