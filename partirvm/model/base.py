@@ -325,8 +325,8 @@ def linear_values(
         weights: weights of the columns, (M,) or (M, C).
         X: raw inputs, (n, d).
         root: a root of Σ, (M, M) or (C, M, M); (1, M, M) if all predictors share it.
-        added: returns what is added to Φ in the variances φᵀΣφ, or None, given raw inputs (m, d) and
-            which rows they are.
+        added: returns what is added to Φ in the variances φᵀΣφ, or None, given raw inputs (m, d)
+            and which rows they are.
     """
     _require_features(design, X)
     n = len(X)
