@@ -21,6 +21,7 @@ from partirvm.core.updates import StepInfo
 from partirvm.data.source import Source, Tile
 from partirvm.execution import Executor
 from partirvm.execution.kernel_store import KeepBlocks
+from partirvm.fit.class_groups import leave_class_groups_out
 from partirvm.fit.leave_groups_out import leave_groups_out
 from partirvm.fit.local_residuals import fit_residuals
 from partirvm.fit.residual_rows import Keep, ResidualReader
@@ -41,6 +42,7 @@ from partirvm.strategies.instructions import (
     FitEffects,
     FitResiduals,
     LearnKernel,
+    LeaveClassGroupsOut,
     LeaveGroupsOut,
     Save,
     Steps,
@@ -242,6 +244,12 @@ class Driver:
                 return (Solved(*solve.run(self._telling(self.watcher.on_step))),)
             case LeaveGroupsOut() as request:
                 return (leave_groups_out(request, self._reader("groups")),)
+            case LeaveClassGroupsOut() as request:
+                progress = self._telling(lambda *_: self.watcher.on_tiles("groups", 0, 0))
+                groups = leave_class_groups_out(
+                    request, self.source, self.executor, progress, self._spent
+                )
+                return (groups,)
             case FitEffects(left_out):
                 groups = self._reader("groups").tile(left_out.rows).groups
                 return (None if groups is None else fitted_effects(left_out, groups),)

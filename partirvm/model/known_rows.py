@@ -5,6 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from partirvm.model.classifier import ClassModel
+from partirvm.model.files import AnyModel
 from partirvm.model.fitted import Model
 from partirvm.types import Float, Int
 
@@ -40,7 +42,27 @@ class KnownRows(Model):
         )
 
 
-def known_rows(model: Model, groups: Int) -> Model:
+@dataclass(frozen=True, eq=False, repr=False)
+class KnownClassRows(ClassModel):
+    """A classification model for certain rows of known groups: its functions take these rows only.
+
+    Attributes:
+        offsets: effects of the rows' groups on the logits (n, C)
+        offset_variances: variances of these effects (n, 1)
+    """
+
+    offsets: Float = field(default_factory=lambda: np.zeros((0, 1)))
+    offset_variances: Float = field(default_factory=lambda: np.zeros((0, 1)))
+
+    def _of_group(self, logits: Float) -> Float:
+        assert self.known is not None
+        return self.known.slope * logits + self.offsets
+
+    def _group_variances(self, n: int) -> Float:
+        return self.offset_variances
+
+
+def known_rows(model: AnyModel, groups: Int) -> Any:
     """Return the model for rows of known groups with these codes (n,), whose functions take exactly
     these rows; the model itself if it was fitted without groups.
 
@@ -48,6 +70,10 @@ def known_rows(model: Model, groups: Int) -> Model:
     """
     if model.known is None:
         return model
+    if isinstance(model, ClassModel):
+        class_offsets, class_variances = model.known.effects_of(groups)
+        parts = {part.name: getattr(model, part.name) for part in fields(model)}
+        return KnownClassRows(**parts, offsets=class_offsets, offset_variances=class_variances)
     of_groups = model.of_known_groups()
     offsets, variances = model.known.effects_of(groups)
     values = {part.name: getattr(of_groups, part.name) for part in fields(of_groups)}

@@ -19,6 +19,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from partirvm.core.class_groups import ClassGroups
 from partirvm.core.diagnostics import to_json
 from partirvm.core.groups import GroupedRows
 from partirvm.core.left_out import LeftOut, left_out_of
@@ -41,6 +42,7 @@ from partirvm.strategies.instructions import (
     FitResiduals,
     Gather,
     LearnKernel,
+    LeaveClassGroupsOut,
     LeaveGroupsOut,
     ResidualsFitted,
     Save,
@@ -97,7 +99,7 @@ class RoundsState:
     convergence. ``kept`` is the number of vectors before the last candidates joined, ``stayed`` the
     number of these candidates that remain, and ``work`` the number of multiplications in kernel
     learning and all rounds. ``corrected`` is the left-out error after local residuals, measured
-    with ``tested`` vectors.
+    with ``tested`` vectors. ``class_groups`` is what a last fit of classes says of groups.
     """
 
     problem: Problem
@@ -126,6 +128,7 @@ class RoundsState:
     slow: int = 0
     tested: int = 0
     corrected: float = 0.0
+    class_groups: ClassGroups | None = None
 
 
 def first_state(problem: Problem, options: Options, **facts: Any) -> RoundsState:
@@ -185,7 +188,7 @@ def extended(
     # no variable refers to the statistics, which may be as large as the fit, so they are freed
     # before the next instruction
     fit = likelihood.join(problem, fit, kept, added, *((yield passes) if passes else ()), warm=warm)
-    return replace(state, design=design, fit=fit, seen=fit_rows)
+    return replace(state, design=design, fit=fit, seen=fit_rows, class_groups=None)
 
 
 def solved(state: RoundsState, rule: StopRule, *, warm: Any = None) -> Steps[RoundsState]:
@@ -295,6 +298,8 @@ def settled(state: RoundsState) -> Steps[RoundsState]:
     local residuals."""
     state, left_out = yield from with_noise(state)
     groups = state.problem.groups
+    if groups is not None and not state.problem.likelihood.has_noise:
+        return (yield from with_class_groups(state, groups))
     if not left_out:
         return state
     try:
@@ -339,6 +344,17 @@ def with_groups_left_out(
         of_rows = known.left_out
     fit = calibrated_by_groups(state.fit, of_groups, of_rows, effects)
     return replace(state, fit=fit), (of_rows,)
+
+
+def with_class_groups(state: RoundsState, groups: GroupedRows) -> Steps[RoundsState]:
+    """Calibrate the probabilities of a last fit for rows of new groups and of known ones."""
+    request = LeaveClassGroupsOut(state.problem, state.options, state.design, state.fit, groups)
+    try:
+        (known,) = yield (request,)
+    except Stopped:
+        yield from saved(replace(state, scores=None), "early")
+        raise
+    return replace(state, class_groups=known)
 
 
 def corrected(state: RoundsState) -> Steps[float]:
@@ -444,8 +460,10 @@ def saved(state: RoundsState, kind: str, end: Termination | None = None) -> Step
     return replace(state, end=state.reason if end is Termination.CONVERGED else end)
 
 
-def known_groups(state: RoundsState) -> KnownGroups | None:
+def known_groups(state: RoundsState) -> KnownGroups | ClassGroups | None:
     """Return how rows of known groups are predicted; None if no groups were left out."""
+    if state.class_groups is not None:
+        return state.class_groups
     groups = state.problem.groups
     calibration = getattr(state.fit, "of_known_groups", None)
     if groups is None or calibration is None:

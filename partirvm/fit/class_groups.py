@@ -1,0 +1,223 @@
+"""Leave groups of rows out of a classification: the instruction ``LeaveClassGroupsOut``.
+
+The columns of a fit are chosen with all groups: a few vectors can be chosen so that they agree with
+the effects of the groups, and then each group seems to be predicted from the others
+(``core.left_out_process``). So folds of whole groups are left out of refits, with the fit's kernel
+and new α, whose candidates are the fit's vectors and random rows, both of the other groups.
+"""
+
+from dataclasses import dataclass, replace
+from functools import reduce
+from operator import add
+from typing import Any
+
+import numpy as np
+
+from partirvm.core.class_groups import (
+    ClassGroups,
+    LeftOutLogits,
+    class_groups,
+    fitted_class_effects,
+)
+from partirvm.core.groups import GroupedRows
+from partirvm.core.held_back import group_folds
+from partirvm.core.sampling import Purpose, draw_key, uniform
+from partirvm.data.source import Source, Tile
+from partirvm.execution import Executor
+from partirvm.fit.comparison import ComparedRows, left_out_predictors
+from partirvm.fit.leave_groups_out import without_own_levels
+from partirvm.learning.basic_fit import basic_fit
+from partirvm.learning.sample import OnProgress, SampledRows, gathered
+from partirvm.model.classifier import ClassModel
+from partirvm.process import one_blas_thread
+from partirvm.spec.entries import Spent
+from partirvm.spec.problem import survivors
+from partirvm.strategies.instructions import LeaveClassGroupsOut
+from partirvm.types import Columns, Float, Int
+
+FOLDS = 4
+"""Number of refits."""
+
+REFIT_ROWS = 2000
+"""Approximate number of rows of the refits."""
+
+ROWS_OF_GROUP = 10
+"""Minimum number of rows of a group in the refits, if there are as many: with more groups than
+``REFIT_ROWS`` allows, random groups are left out."""
+
+MOST_VECTORS = 150
+"""Maximum number of the fit's vectors that are candidates of a refit."""
+
+LEAST_CANDIDATES = 50
+"""Minimum number of random candidates of a refit; otherwise, as many as vectors."""
+
+EFFECT_VALUES = 100_000
+"""Maximum number of logits from which effects of known groups are estimated."""
+
+
+def leave_class_groups_out(
+    request: LeaveClassGroupsOut,
+    source: Source,
+    executor: Executor,
+    on_progress: OnProgress,
+    spent: Spent,
+) -> ClassGroups:
+    """Return what a classification says of rows of new and of known groups.
+
+    Args:
+        request: the fit and the groups
+        source: its rows
+        executor: reads the rows
+        on_progress: called before and while tiles are read, and between steps of the refits
+        spent: accumulates the reading time in seconds
+    """
+    vectors = np.unique(request.design.rows)
+    draws = uniform(vectors, draw_key(0, Purpose.LEFT_OUT_ROWS))
+    vectors = np.sort(vectors[np.argsort(draws)[:MOST_VECTORS]])
+    rows = np.union1d(refit_rows(request.groups), vectors)
+    with gathered(source, rows, executor, on_progress, spent) as sample:
+        refits = Refits.of(request, sample, source.columns, vectors)
+        by_groups = reduce(add, map(refits.logits_without, refits.folds()))
+    model: Any = refits.model(request.design, request.fit)
+    most = EFFECT_VALUES // model.mean.shape[1]
+    known = thinned(request.groups.rows, most)
+    with gathered(source, known, executor, on_progress, spent) as sample:
+        tile = sample.rows.gather(known)
+    by_rows = logits_without_rows(request, model, tile, known)
+    return class_groups(request.groups.known, by_groups, fitted_class_effects(by_rows))
+
+
+def refit_rows(groups: GroupedRows) -> Int:
+    """Return the numbers of the rows of refits, in increasing order: those of all groups or, if
+    there are many groups, of random ones."""
+    codes, counts = np.unique(groups.codes, return_counts=True)
+    most_groups = int(REFIT_ROWS / min(float(np.mean(counts)), ROWS_OF_GROUP))
+    if len(codes) > most_groups:
+        draws = uniform(codes, draw_key(2, Purpose.LEFT_OUT_ROWS))
+        codes = codes[np.argsort(draws)[:most_groups]]
+    return thinned(groups.rows[np.isin(groups.codes, codes)], REFIT_ROWS)
+
+
+def thinned(rows: Int, most: int) -> Int:
+    """Return at most this number of the rows (n,), evenly spread."""
+    return rows[np.unique(np.linspace(0, len(rows) - 1, most).astype(np.int64))]
+
+
+@dataclass(frozen=True)
+class Refits:
+    """Refits of a classification to some groups.
+
+    Attributes:
+        request: the fit and the groups
+        sample: the rows
+        tile: the rows, without levels that belong to one group
+        columns: names of the columns
+        vectors: numbers of rows whose columns are candidates (m,)
+    """
+
+    request: LeaveClassGroupsOut
+    sample: SampledRows
+    tile: Tile
+    columns: Columns
+    vectors: Int
+
+    @classmethod
+    def of(
+        cls, request: LeaveClassGroupsOut, sample: SampledRows, columns: Columns, vectors: Int
+    ) -> "Refits":
+        """Return the refits to a sample.
+
+        Args:
+            request: the fit and the groups
+            sample: the rows
+            columns: names of the columns
+            vectors: numbers of rows whose columns are candidates (m,)
+        """
+        tile = sample.rows.gather(sample.rows.rows)
+        assert tile.groups is not None
+        embedded = request.design.scaling.embedded
+        tile = replace(tile, X=without_own_levels(tile.X, tile.groups, embedded))
+        return cls(request, sample, tile, columns, vectors)
+
+    def folds(self) -> list[Int]:
+        """Return the positions of rows of positive weight in folds of whole groups."""
+        assert self.tile.groups is not None
+        present = np.flatnonzero(self.tile.root_weights > 0)
+        return [present[fold] for fold in group_folds(self.tile.groups[present], FOLDS)]
+
+    def logits_without(self, fold: Int) -> LeftOutLogits:
+        """Return the logits at the rows of a fold (m,) from a refit to the other groups."""
+        request = self.request
+        known = np.delete(self.sample.rows.rows, fold)
+        sample = self.sample.only(known)
+        codes = request.problem.codes
+        problem = replace(
+            request.problem,
+            n_rows=len(known),
+            codes=None if codes is None else codes[known],
+            groups=None,
+        )
+        design = sample.candidates(problem, self._candidates(known))
+        end = basic_fit(sample, problem, design, request.options)
+        fit = end.fit
+        if problem.likelihood.has_ramp:
+            fit = replace(fit, ramp=request.fit.ramp)
+        model: Any = self.model(survivors(design, fit), fit)
+        return logits_of(model, self.tile.take(fold, 0))
+
+    def _candidates(self, known: Int) -> Int:
+        """Return the numbers of the candidates of a refit to rows (n,), in increasing order."""
+        vectors = np.intersect1d(self.vectors, known)
+        if not len(self.vectors):
+            return vectors
+        others = np.setdiff1d(known, vectors)
+        draws = uniform(others, draw_key(3, Purpose.LEFT_OUT_ROWS))
+        count = max(len(vectors), LEAST_CANDIDATES)
+        return np.union1d(vectors, others[np.argsort(draws)[:count]])
+
+    def model(self, design: Any, fit: Any) -> ClassModel:
+        """Return the model of a fit."""
+        likelihood = self.request.problem.likelihood
+        model: Any = likelihood.model(design, fit, self.columns, self.request.options.moderate)
+        return model
+
+
+def logits_of(model: ClassModel, tile: Tile) -> LeftOutLogits:
+    """Return the logits of a model at rows that it has not seen."""
+    logits, _ = model.logits(tile.X)
+    return left_out_logits(model, logits, tile)
+
+
+def logits_without_rows(
+    request: LeaveClassGroupsOut, model: ClassModel, tile: Tile, numbers: Int
+) -> LeftOutLogits:
+    """Return the logits at rows of positive weight that are left out by folds of rows, which leave
+    rows of their groups in the fit.
+
+    Args:
+        request: the fit
+        model: its model
+        tile: the rows
+        numbers: their numbers (n,)
+    """
+    present = tile.root_weights > 0
+    numbers = numbers[present]
+    tile = tile.take(np.flatnonzero(present), 0)
+    is_new = np.ones(len(numbers), dtype=np.bool_)
+    rows = ComparedRows(tile.X, tile.t, tile.weights, numbers, is_new)
+    with one_blas_thread():
+        f = left_out_predictors(model, float(getattr(request.fit, "beta", 1.0)), rows)
+    return left_out_logits(model, model.logits_of(f), tile)
+
+
+def left_out_logits(model: ClassModel, logits: Float, tile: Tile) -> LeftOutLogits:
+    """Return logits (n, C) of a model at rows with what is known of these rows."""
+    assert tile.groups is not None
+    variances = model.level_variances(tile.X)
+    return LeftOutLogits(
+        logits,
+        tile.t[:, 0],
+        tile.root_weights**2,
+        tile.groups,
+        np.zeros((len(logits), 1)) if variances is None else variances,
+    )
