@@ -10,15 +10,15 @@ its variance τ² as for an unknown level, towards the log frequencies s of the 
 (``core.link.moderated``), where τ² ≥ 0 minimises the log loss of rows that are left out by whole
 groups. For a *known* group, logits are κℓ + c_g with an effect c_g ~ N(0, v) on each of C logits (a
 random intercept, Breslow & Clayton 1993, "Approximate inference in generalized linear mixed
-models"), moderated with its variance V_g. The slope κ is above 1 because probabilities over all
-groups vary less with the features than those in a group. With the link's curvature h_nk = p_nk(1 −
-p_nk), of several classes only this diagonal, at rows that were left out by folds of rows,
+models"), moderated with its variance V_g. The slope κ is usually above 1, because probabilities
+over all groups vary less with the features than those in a group. With the curvature H_g of Σ_n
+log p at rows that were left out by folds of rows,
 
-    c_g = argmax Σ_n log p(t_n | κℓ_n + c_g) − c_gᵀc_g/(2v),   V_g = mean_k 1/(Σ_n h_nk + 1/v),
+    c_g = argmax Σ_n log p(t_n | κℓ_n + c_g) − c_gᵀc_g/(2v),    V_g = tr[(H_g + I/v)⁻¹]/C,
 
 and κ and v maximise the Laplace approximation of the likelihood,
 
-    Σ_g [Σ_n log p(t_n | κℓ_n + c_g) − c_gᵀc_g/(2v) − ½ Σ_k log(1 + v Σ_n h_nk)].
+    Σ_g [Σ_n log p(t_n | κℓ_n + c_g) − c_gᵀc_g/(2v) − ½ log det(I + vH_g)].
 """
 
 from dataclasses import dataclass, field, replace
@@ -34,6 +34,9 @@ LOG_VARIANCES = (-6.0, 6.0)
 
 LOG_SLOPES = (-1.0, 2.0)
 """Range of log κ."""
+
+SIMPLEX = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 0.4]])
+"""Values of log v and log κ with which the search begins."""
 
 EVALUATIONS = 60
 """Maximum number of evaluations of the likelihood of κ and v."""
@@ -52,6 +55,9 @@ LONGEST_STEP = 2.0
 
 PRECISE = 1e-9
 """Change of the effects at which they have converged."""
+
+ROUGH = 1e-3
+"""The same in the search for κ and v: an error e of the effects changes their likelihood by e²."""
 
 
 @dataclass(frozen=True)
@@ -216,40 +222,50 @@ class EffectsOfRows:
         return cls(ordered, starts, codes)
 
     def sums(self, offsets: Float, slope: float = 1.0) -> tuple[Float, Float, Float]:
-        """Return log likelihood (G,), its derivative and its curvature (G, C) with respect to the
-        effects, at effects (G, C) and a slope κ."""
+        """Return log likelihood (G,), its derivative (G, C) and its curvature H_g (G, C, C) with
+        respect to the effects, at effects (G, C) and a slope κ."""
         counts = np.diff(np.append(self.starts, len(self.rows.codes)))
         f = slope * self.rows.logits + np.repeat(offsets, counts, axis=0)
         weights = self.rows.weights[:, None]
-        parts = LINKS[self.rows.link].derivatives(f, self.targets)
-        log_p, derivative, curvature = (
-            np.add.reduceat(weights * part, self.starts) for part in parts
+        log_p, derivative, diagonal = LINKS[self.rows.link].derivatives(f, self.targets)
+        curvature = diagonal[:, :, None]
+        if offsets.shape[1] > 1:
+            p = self.targets - derivative
+            curvature = p[:, :, None] * (np.eye(p.shape[1]) - p[:, None])
+        return (
+            np.add.reduceat(weights * log_p, self.starts)[:, 0],
+            np.add.reduceat(weights * derivative, self.starts),
+            np.add.reduceat(weights[:, :, None] * curvature, self.starts),
         )
-        return log_p[:, 0], derivative, curvature
 
-    def effects(self, prior_variance: float, slope: float, start: Float) -> ClassEffects:
-        """Return the effects with a prior variance v and a slope κ; Newton steps begin at ``start``
-        (G, C).
+    def effects(
+        self, prior_variance: float, slope: float, start: Float, precision: float = PRECISE
+    ) -> ClassEffects:
+        """Return the effects by Newton steps.
 
-        Several classes: twice the diagonal is an upper bound of the curvature, so that steps do not
-        overshoot.
+        Args:
+            prior_variance: v
+            slope: κ
+            start: initial effects (G, C)
+            precision: the last step changes no effect by more than this
         """
         offsets = start
-        bound = 1.0 if offsets.shape[1] == 1 else 2.0
+        of_prior = np.eye(start.shape[1]) / prior_variance
         for _ in range(STEPS):
             _, derivative, curvature = self.sums(offsets, slope)
             gradient = derivative - offsets / prior_variance
-            step = gradient / (bound * curvature + 1.0 / prior_variance)
+            step = np.linalg.solve(curvature + of_prior, gradient[:, :, None])[:, :, 0]
             offsets = offsets + np.clip(step, -LONGEST_STEP, LONGEST_STEP)
-            if np.abs(step).max() < PRECISE:
+            if np.abs(step).max() < precision:
                 break
         log_p, _, curvature = self.sums(offsets, slope)
+        precisions = curvature + of_prior
         squares = np.sum(offsets**2, axis=1) / prior_variance
-        determinants = np.log1p(prior_variance * curvature).sum(axis=1)
+        determinants = np.linalg.slogdet(prior_variance * precisions)[1]
         return ClassEffects(
             self.codes,
             offsets,
-            np.mean(1.0 / (curvature + 1.0 / prior_variance), axis=1),
+            np.mean(np.linalg.inv(precisions).diagonal(axis1=1, axis2=2), axis=1),
             slope,
             prior_variance,
             float(np.sum(log_p - 0.5 * squares - 0.5 * determinants)),
@@ -269,17 +285,22 @@ def fitted_class_effects(rows: LeftOutLogits) -> ClassEffects | None:
     nothing = ordered.no_effects()
     bounds = [LOG_VARIANCES, LOG_SLOPES]
 
-    def effects(logs: Float) -> ClassEffects:
-        variance, slope = np.exp(logs).tolist()
-        return ordered.effects(variance, slope, nothing)
-
     def loss(logs: Float) -> float:
-        return -effects(logs).log_likelihood
+        variance, slope = np.exp(logs).tolist()
+        return -ordered.effects(variance, slope, nothing, ROUGH).log_likelihood
 
-    options = {"xatol": TOLERANCE, "fatol": TOLERANCE, "maxfev": EVALUATIONS}
-    best = minimize(loss, np.zeros(2), method="Nelder-Mead", bounds=bounds, options=options)
+    options = {
+        "initial_simplex": SIMPLEX,
+        "xatol": TOLERANCE,
+        "fatol": TOLERANCE,
+        "maxfev": EVALUATIONS,
+    }
+    best = minimize(loss, SIMPLEX[0], method="Nelder-Mead", bounds=bounds, options=options)
     without = float(ordered.sums(nothing)[0].sum())
-    return effects(best.x) if -best.fun - without > SURE else None
+    if -best.fun - without <= SURE:
+        return None
+    variance, slope = np.exp(best.x).tolist()
+    return ordered.effects(variance, slope, nothing)
 
 
 def class_groups(known: Int, by_groups: LeftOutLogits, effects: ClassEffects | None) -> ClassGroups:
