@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from partirvm.core.class_groups import ClassGroups
 from partirvm.core.link import LINKS
 from partirvm.core.local_quantiles import LocalQuantiles
 from partirvm.errors import PartirvmError
@@ -173,6 +174,22 @@ def _require_classes(model: ClassModel) -> None:
     M = model.design.n_columns
     n_roots = model.mean.shape[1] if model.ramp is None else 1
     _require_shape("root", model.root.shape, (n_roots, M, M))
+    if model.known is not None:
+        n_logits = 1 if model.mean.shape[1] == 1 or (K == 2 and model.ramp is not None) else K
+        _require_class_groups(model.known, n_logits)
+
+
+def _require_class_groups(groups: ClassGroups, n_logits: int) -> None:
+    """Raise ``ValueError`` for effects of groups on this number of logits that are out of range."""
+    _require_codes(groups.codes)
+    n_groups = len(groups.codes)
+    _require_shape("log_shares", groups.log_shares.shape, (n_logits,))
+    _require_shape("effects of groups", groups.offsets.shape, (n_groups, n_logits))
+    _require_shape("variances of groups", groups.offset_variances.shape, (n_groups,))
+    numbers = np.array([groups.variance, groups.slope])
+    is_valid = np.isfinite(numbers).all() and groups.variance >= 0 and groups.slope > 0
+    _require("variance or slope of groups", is_valid, "is out of range")
+    _require("variances of groups", (groups.offset_variances >= 0).all(), "must be 0 or more")
 
 
 def _arrays(value: Any, name: str) -> Iterator[tuple[str, NDArray[Any]]]:
@@ -394,8 +411,12 @@ def _require_local_quantiles(local: LocalQuantiles) -> None:
 
 
 def _require_known_groups(known: KnownGroups) -> None:
+    """Raise ``ValueError`` for codes of groups that are not in order."""
+    _require_codes(known.codes)
+
+
+def _require_codes(codes: NDArray[Any]) -> None:
     """Raise ``ValueError`` for codes that are not different integers in order."""
-    codes = known.codes
     _require("groups", codes.dtype == np.int64 and codes.ndim == 1, "must be a list of integers")
     _require("groups", (np.diff(codes) > 0).all(), "must be increasing")
 
@@ -438,7 +459,10 @@ def _require_predictions(model: Model | ClassModel) -> None:
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         try:
-            for one in (model,) if model.known is None else (model, model.of_known_groups()):
+            models = [model]
+            if isinstance(model, Model) and model.known is not None:
+                models.append(model.of_known_groups())
+            for one in models:
                 multiples = one.multiples([LEVEL])
                 for rows in _rows(one.design):
                     values = one.predictive.values(rows, multiples)[0]

@@ -1,8 +1,11 @@
 """Rows in groups: uncertainty of new and of known groups, and groups of every kind of rows."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
+from exported import numpy_export
 from numpy.random import default_rng
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn import config_context
@@ -181,13 +184,72 @@ def test_scikit_learn_routes_groups():
     assert np.isfinite(scores).all()
 
 
-@pytest.mark.usefixtures("quick_learning")
-def test_classes_take_groups():
-    """The kernel is chosen on left-out groups; there is no second calibration."""
-    model = RVMClassifier(effort="quick", random_state=0).fit(
-        X[FEW], Y[FEW] > 0, groups=GROUPS[FEW]
-    )
-    assert np.isfinite(model.predict_proba(X)).all()
+def labelled(n_classes, seed=1):
+    """Classes of the visits: patients differ by effects of sd 2 on the logit of each class."""
+    rng = default_rng(seed)
+    f = np.column_stack([np.zeros(len(X)), *(np.roll(X, k, axis=1) @ [1, 3] for k in range(2))])
+    f = f + 2.0 * rng.standard_normal((90, 3))[GROUPS]
+    return np.argmax((f + rng.gumbel(size=f.shape))[:, :n_classes], axis=1)
+
+
+@pytest.fixture(scope="module", params=[("multinomial", 2), ("pooled", 2), ("pooled", 3)], ids=str)
+def classified(request):
+    """A fit to 50 groups without their last rows, with a kernel that tells groups apart by their
+    age; and the classes of all rows."""
+    likelihood, n_classes = request.param
+    y = labelled(n_classes)
+    model = RVMClassifier(gamma=30.0, likelihood=likelihood, effort="quick", random_state=0)
+    teaches = OLD & ~LAST
+    return model.fit(X[teaches], y[teaches], groups=GROUPS[teaches]), y
+
+
+def log_loss(probabilities, y):
+    return float(-np.mean(np.log(probabilities[np.arange(len(y)), y])))
+
+
+def test_probabilities_hold_for_new_groups(classified):
+    """Without the variance between groups, probabilities at 40 new groups are too extreme."""
+    model, y = classified
+    by_rows = replace(model.model_, known=None)
+    stated = log_loss(model.predict_proba(X[~OLD]), y[~OLD])
+    assert stated < log_loss(by_rows.predict_proba(X[~OLD]), y[~OLD]) - 0.01
+    assert model.model_.known.variance > 0.1
+
+
+def test_probabilities_of_known_groups_include_their_effects(classified):
+    model, y = classified
+    known = OLD & LAST
+    stated = log_loss(model.predict_proba(X[known], groups=GROUPS[known]), y[known])
+    assert stated < log_loss(model.predict_proba(X[known]), y[known]) - 0.1
+    widths = np.ptp(model.predict_interval(X[known], groups=GROUPS[known]), axis=0)
+    assert np.mean(widths) < np.mean(np.ptp(model.predict_interval(X[known]), axis=0))
+    labels = model.predict(X[known], groups=GROUPS[known])
+    assert np.mean(labels == y[known]) > np.mean(model.predict(X[known]) == y[known])
+
+
+def test_each_row_is_classified_by_its_group(classified, tmp_path):
+    """Unknown labels count as new; tiles of lazy rows and a saved model give equal bits."""
+    import dask.array as da
+
+    model, _ = classified
+    expected = model.predict_proba(X, groups=GROUPS)
+    new = model.predict_proba(X)
+    assert_array_equal(expected[~OLD], new[~OLD])
+    assert np.all(expected[OLD] != new[OLD])
+    assert_allclose(expected.sum(axis=1), 1.0)
+    lazy = da.from_array(X, chunks=(500, 2))
+    assert_array_equal(model.predict_proba(lazy, groups=GROUPS), expected)
+    save_model(model, tmp_path / "model")
+    read = load_model(tmp_path / "model")
+    assert_array_equal(read.predict_proba(X, groups=GROUPS), expected)
+    assert_array_equal(read.predict_proba(X), new)
+    assert_allclose(np.exp(model.predict_log_proba(X, groups=GROUPS)), expected, rtol=1e-12)
+
+
+def test_exports_state_the_uncertainty_of_new_groups(classified, tmp_path):
+    model, _ = classified
+    exported = numpy_export(model, tmp_path)(X)
+    assert_allclose(exported["probabilities"], model.predict_proba(X), rtol=1e-9)
 
 
 @pytest.mark.parametrize(
