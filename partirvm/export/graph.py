@@ -406,6 +406,8 @@ def _of_unknown_levels_and_groups(graph: Graph, model: Any, f: Any) -> Any:
         return f
     if model.known is not None:
         shares = model.known.log_shares
+        if f.width > len(shares):  # two logits, of whose difference ``ClassModel`` predicts
+            shares = np.array([0.0, shares[0]])
     else:
         logs = features.log_shares
         shares = logs if f.width > 1 else logs[1:] - logs[:1]

@@ -3,9 +3,13 @@
 The columns of a fit are chosen with all groups: a few vectors can be chosen so that they agree with
 the effects of the groups, and then each group seems to be predicted from the others
 (``core.left_out_process``). So folds of whole groups are left out of refits, with the fit's kernel
-and new α, whose candidates are the fit's vectors and random rows, both of the other groups.
+and new α, whose candidates are vectors of the fit and random rows. Each refit also leaves out a
+fold of rows of the other groups, which stand in for further rows of known groups. With more rows
+than the refits have, their columns are few compared with the rows of the fit, and its own left-out
+rows (``fit.comparison``) stand in instead.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
@@ -35,7 +39,7 @@ from partirvm.spec.problem import survivors
 from partirvm.strategies.instructions import LeaveClassGroupsOut
 from partirvm.types import Columns, Float, Int
 
-FOLDS = 4
+FOLDS = 5
 """Number of refits."""
 
 REFIT_ROWS = 2000
@@ -77,14 +81,19 @@ def leave_class_groups_out(
     rows = np.union1d(refit_rows(request.groups), vectors)
     with gathered(source, rows, executor, on_progress, spent) as sample:
         refits = Refits.of(request, sample, source.columns, vectors)
-        by_groups = reduce(add, map(refits.logits_without, refits.folds()))
-    model: Any = refits.model(request.design, request.fit)
-    most = EFFECT_VALUES // model.mean.shape[1]
-    known = thinned(request.groups.rows, most)
-    with gathered(source, known, executor, on_progress, spent) as sample:
-        tile = sample.rows.gather(known)
-    by_rows = logits_without_rows(request, model, tile, known)
+        by_groups, by_rows = map(sum_of, zip(*map(refits.left_out, range(FOLDS)), strict=True))
+    if len(request.groups.rows) > REFIT_ROWS:
+        model: Any = refits.model(request.design, request.fit)
+        known = thinned(request.groups.rows, EFFECT_VALUES // model.mean.shape[1])
+        with gathered(source, known, executor, on_progress, spent) as sample:
+            tile = sample.rows.gather(known)
+        by_rows = logits_without_rows(request, model, tile, known)
     return class_groups(request.groups.known, by_groups, fitted_class_effects(by_rows))
+
+
+def sum_of(parts: Sequence[LeftOutLogits]) -> LeftOutLogits:
+    """Return the rows of all parts."""
+    return reduce(add, parts)
 
 
 def refit_rows(groups: GroupedRows) -> Int:
@@ -105,12 +114,15 @@ def thinned(rows: Int, most: int) -> Int:
 
 @dataclass(frozen=True)
 class Refits:
-    """Refits of a classification to some groups.
+    """Refits of a classification without some groups and rows.
 
     Attributes:
         request: the fit and the groups
         sample: the rows
-        tile: the rows, without levels that belong to one group
+        tile: the rows (n,)
+        new: the rows as those of a new group, without levels that belong to one group
+        group_folds: refit of which the row's group is left out, −1 for rows of weight 0 (n,)
+        row_folds: refit of which the row is left out, another one (n,)
         columns: names of the columns
         vectors: numbers of rows whose columns are candidates (m,)
     """
@@ -118,6 +130,9 @@ class Refits:
     request: LeaveClassGroupsOut
     sample: SampledRows
     tile: Tile
+    new: Tile
+    group_folds: Int
+    row_folds: Int
     columns: Columns
     vectors: Int
 
@@ -133,22 +148,27 @@ class Refits:
             columns: names of the columns
             vectors: numbers of rows whose columns are candidates (m,)
         """
-        tile = sample.rows.gather(sample.rows.rows)
+        numbers = sample.rows.rows
+        tile = sample.rows.gather(numbers)
         assert tile.groups is not None
         embedded = request.design.scaling.embedded
-        tile = replace(tile, X=without_own_levels(tile.X, tile.groups, embedded))
-        return cls(request, sample, tile, columns, vectors)
+        new = replace(tile, X=without_own_levels(tile.X, tile.groups, embedded))
+        present = np.flatnonzero(tile.root_weights > 0)
+        of_groups = np.full(len(numbers), -1)
+        for number, fold in enumerate(group_folds(tile.groups[present], FOLDS)):
+            of_groups[present[fold]] = number
+        draws = uniform(numbers, draw_key(4, Purpose.LEFT_OUT_ROWS))
+        of_rows = (of_groups + 1 + np.floor((FOLDS - 1) * draws).astype(np.int64)) % FOLDS
+        of_rows[of_groups < 0] = -1
+        return cls(request, sample, tile, new, of_groups, of_rows, columns, vectors)
 
-    def folds(self) -> list[Int]:
-        """Return the positions of rows of positive weight in folds of whole groups."""
-        assert self.tile.groups is not None
-        present = np.flatnonzero(self.tile.root_weights > 0)
-        return [present[fold] for fold in group_folds(self.tile.groups[present], FOLDS)]
-
-    def logits_without(self, fold: Int) -> LeftOutLogits:
-        """Return the logits at the rows of a fold (m,) from a refit to the other groups."""
+    def left_out(self, number: int) -> tuple[LeftOutLogits, LeftOutLogits]:
+        """Return the logits at the rows of left-out groups, and at left-out rows of other groups,
+        from a refit to the others."""
         request = self.request
-        known = np.delete(self.sample.rows.rows, fold)
+        of_new = np.flatnonzero(self.group_folds == number)
+        of_known = np.flatnonzero(self.row_folds == number)
+        known = np.delete(self.sample.rows.rows, np.concatenate([of_new, of_known]))
         sample = self.sample.only(known)
         codes = request.problem.codes
         problem = replace(
@@ -158,12 +178,13 @@ class Refits:
             groups=None,
         )
         design = sample.candidates(problem, self._candidates(known))
-        end = basic_fit(sample, problem, design, request.options)
-        fit = end.fit
+        fit = basic_fit(sample, problem, design, request.options).fit
         if problem.likelihood.has_ramp:
             fit = replace(fit, ramp=request.fit.ramp)
         model: Any = self.model(survivors(design, fit), fit)
-        return logits_of(model, self.tile.take(fold, 0))
+        return logits_at(model, self.new.take(of_new, 0)), logits_at(
+            model, self.tile.take(of_known, 0)
+        )
 
     def _candidates(self, known: Int) -> Int:
         """Return the numbers of the candidates of a refit to rows (n,), in increasing order."""
@@ -182,7 +203,7 @@ class Refits:
         return model
 
 
-def logits_of(model: ClassModel, tile: Tile) -> LeftOutLogits:
+def logits_at(model: ClassModel, tile: Tile) -> LeftOutLogits:
     """Return the logits of a model at rows that it has not seen."""
     logits, _ = model.logits(tile.X)
     return left_out_logits(model, logits, tile)

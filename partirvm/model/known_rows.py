@@ -1,10 +1,14 @@
-"""Predictions for rows of known groups, with the effects of these groups."""
+"""Predictions for rows of known groups, with the effects of these groups, and for rows of both
+kinds."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from partirvm.model.base import OfRows
 from partirvm.model.classifier import ClassModel
 from partirvm.model.files import AnyModel
 from partirvm.model.fitted import Model
@@ -78,3 +82,40 @@ def known_rows(model: AnyModel, groups: Int) -> Any:
     offsets, variances = model.known.effects_of(groups)
     values = {part.name: getattr(of_groups, part.name) for part in fields(of_groups)}
     return KnownRows(**values, offsets=offsets, offset_variances=variances)
+
+
+def by_groups(function: Callable[[Any], OfRows], model: Any, groups: Int) -> OfRows:
+    """Return a function of the raw inputs of rows with these groups (n,): the values of a function
+    of a model, and of the model for their rows for those of known groups. Each row is evaluated
+    once.
+
+    Args:
+        function: returns a function of raw inputs, given a model
+        model: the model, or the models of several groups of targets (``GroupedModel``)
+        groups: codes of the rows' groups (n,)
+    """
+    if not isinstance(model, Model | ClassModel):
+        return function(model.of_groups(groups))
+    if model.known is None:
+        return function(model)
+    return partial(_by_groups, function, model, groups)
+
+
+def _by_groups(
+    function: Callable[[Any], OfRows], model: AnyModel, groups: Int, X: Float
+) -> tuple[Float, Float]:
+    assert model.known is not None
+    is_known = model.known.has(groups)
+    if not is_known.any():
+        return function(model)(X)
+    if is_known.all():
+        return function(known_rows(model, groups))(X)
+    of_known, near_of_known = function(known_rows(model, groups[is_known]))(X[is_known])
+    of_new, near_of_new = function(model)(X[~is_known])
+    values = np.empty((len(X), of_known.shape[1]))
+    nearness = np.empty(len(X))
+    values[is_known] = of_known
+    values[~is_known] = of_new
+    nearness[is_known] = near_of_known
+    nearness[~is_known] = near_of_new
+    return values, nearness

@@ -154,6 +154,48 @@ def test_columns_of_a_frame_are_groups(given, features):
     assert np.all(std < new)
 
 
+@pytest.fixture(scope="module")
+def of_two_targets():
+    """A fit of two targets with different effects, the second of which is missing in 10 groups and
+    in some rows."""
+    rng = default_rng(5)
+    other = X[:, 1] + 3.0 * rng.standard_normal(90)[GROUPS] + 0.1 * rng.standard_normal(len(X))
+    targets = np.column_stack([Y, other])
+    targets[(GROUPS < 10) | (rng.uniform(size=len(X)) < 0.1), 1] = np.nan
+    teaches = OLD & ~LAST
+    model = RVMRegressor(gamma="scale", residual="none", **QUICK)
+    return model.fit(X[teaches, 1:], targets[teaches], groups=GROUPS[teaches]), targets
+
+
+def test_each_of_several_targets_has_its_uncertainty(of_two_targets):
+    """320 rows of 40 new groups, and one row of each known group, as for one target."""
+    model, targets = of_two_targets
+    assert len(model.estimators_) == 2
+    lower, upper = model.predict_interval(X[:, 1:])
+    by_groups = model.predict_interval(X[:, 1:], groups=GROUPS)
+    known = OLD & LAST & (GROUPS >= 10)
+    for target in range(2):
+        present = ~OLD & ~np.isnan(targets[:, target])
+        ends = lower[present, target], upper[present, target]
+        assert coverage(ends, targets[present, target]) > 0.87
+        rows = known & ~np.isnan(targets[:, target])
+        ends = by_groups[0][rows, target], by_groups[1][rows, target]
+        assert coverage(ends, targets[rows, target]) > 0.8
+        assert np.median(np.ptp(ends, axis=0)) < 0.5 * np.median((upper - lower)[rows, target])
+
+
+def test_a_group_may_be_known_to_one_target_alone(of_two_targets):
+    model, _ = of_two_targets
+    mean, std = model.predict(X[:, 1:], return_std=True, groups=GROUPS)
+    new_mean, new_std = model.predict(X[:, 1:], return_std=True)
+    unseen = GROUPS < 10
+    assert_array_equal(mean[unseen, 1], new_mean[unseen, 1])
+    assert_array_equal(std[unseen, 1], new_std[unseen, 1])
+    assert np.all(mean[unseen, 0] != new_mean[unseen, 0])
+    assert np.all(std[unseen, 0] < new_std[unseen, 0])
+    assert_array_equal(mean[~OLD], new_mean[~OLD])
+
+
 def test_a_saved_model_knows_its_groups(blind, tmp_path):
     save_model(blind, tmp_path / "model")
     read = load_model(tmp_path / "model")
