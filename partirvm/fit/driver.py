@@ -22,7 +22,7 @@ from partirvm.data.source import Source, Tile
 from partirvm.execution import Executor
 from partirvm.execution.kernel_store import KeepBlocks
 from partirvm.fit.class_groups import leave_class_groups_out
-from partirvm.fit.leave_groups_out import leave_groups_out
+from partirvm.fit.leave_groups_out import leave_groups_out, leave_groups_out_of_indicators
 from partirvm.fit.local_residuals import fit_residuals
 from partirvm.fit.residual_rows import Keep, ResidualReader
 from partirvm.learning.sample import gathered
@@ -44,6 +44,7 @@ from partirvm.strategies.instructions import (
     LearnKernel,
     LeaveClassGroupsOut,
     LeaveGroupsOut,
+    LeaveIndicatorGroupsOut,
     Save,
     Steps,
     Stopped,
@@ -242,6 +243,8 @@ class Driver:
                 )
             case DenseFit() as solve:
                 return (Solved(*solve.run(self._telling(self.watcher.on_step))),)
+            case LeaveIndicatorGroupsOut() as request:
+                return (leave_groups_out_of_indicators(request, self._reader("groups")),)
             case LeaveGroupsOut() as request:
                 return (leave_groups_out(request, self._reader("groups")),)
             case LeaveClassGroupsOut() as request:

@@ -82,6 +82,11 @@ class LeaveGroupsOut:
 
 
 @dataclass(frozen=True)
+class LeaveIndicatorGroupsOut(LeaveGroupsOut):
+    """The same for a fit to class indicators: a ``LeftOutClasses``, which chooses the ramp."""
+
+
+@dataclass(frozen=True)
 class LeaveClassGroupsOut:
     """Request for what a classification says of rows of new and of known groups, a
     ``ClassGroups``."""

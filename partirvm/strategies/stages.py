@@ -30,6 +30,7 @@ from partirvm.core.updates import without
 from partirvm.kernels.design import NONE, Design
 from partirvm.likelihoods.classes import CLASS_GAIN
 from partirvm.likelihoods.gaussian import calibrated_by_groups, left_out_diagnostics
+from partirvm.likelihoods.indicators import most_left_out
 from partirvm.likelihoods.noise_fit import CONSTANT, LOCAL, FittedNoise, NoiseFit, noise_sample
 from partirvm.likelihoods.passes import ScorePass
 from partirvm.local.known_groups import KnownGroups
@@ -44,6 +45,7 @@ from partirvm.strategies.instructions import (
     LearnKernel,
     LeaveClassGroupsOut,
     LeaveGroupsOut,
+    LeaveIndicatorGroupsOut,
     ResidualsFitted,
     Save,
     Steps,
@@ -195,7 +197,7 @@ def solved(state: RoundsState, rule: StopRule, *, warm: Any = None) -> Steps[Rou
     """Request a fit; if its statistics have lost digits, continue with the residual target's
     statistics.
 
-    A ramp is then chosen on left-out rows.
+    A ramp is then chosen on left-out rows or, with groups, on left-out groups.
     """
     problem = state.problem
     options = state.options
@@ -215,10 +217,13 @@ def solved(state: RoundsState, rule: StopRule, *, warm: Any = None) -> Steps[Rou
         fit = likelihood.settle(state.fit, *(yield from residuals(state, last=False)), last=False)
         state = replace(state, fit=fit)
     if likelihood.has_ramp:
-        passes = likelihood.settling(
+        requests: Sequence[Any] = likelihood.settling(
             problem, state.design, state.fit, rows, last=False, left_out=True
         )
-        state = replace(state, fit=likelihood.settle(state.fit, *(yield passes), last=False))
+        if problem.groups is not None:
+            groups = problem.groups.of_fit(rows, most_left_out(state.fit))
+            requests = (LeaveIndicatorGroupsOut(state.design, state.fit, groups),)
+        state = replace(state, fit=likelihood.settle(state.fit, *(yield requests), last=False))
     return state
 
 
