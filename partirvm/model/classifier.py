@@ -6,7 +6,7 @@ before the link (``core.link.moderated``).
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -87,6 +87,13 @@ class ClassModel(FittedModel):
 
     def explained_values(self, X: Float) -> Float:
         return self.values(X)[0]
+
+    def of_known_groups(self) -> "ClassModel":
+        """Return the model for rows of known groups, without the effects of these groups
+        (``known_rows``)."""
+        if self.known is None:
+            return self
+        return replace(self, known=replace(self.known, variance=0.0))
 
     @property
     def predictive(self) -> "ClassModel":

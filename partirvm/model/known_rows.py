@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from partirvm.core.class_groups import ClassGroups
+from partirvm.local.known_groups import KnownGroups
 from partirvm.model.base import OfRows
 from partirvm.model.classifier import ClassModel
-from partirvm.model.files import AnyModel
 from partirvm.model.fitted import Model
 from partirvm.types import Float, Int
 
@@ -66,22 +67,37 @@ class KnownClassRows(ClassModel):
         return self.offset_variances
 
 
-def known_rows(model: AnyModel, groups: Int) -> Any:
+def known_rows(model: Any, groups: Int) -> Any:
     """Return the model for rows of known groups with these codes (n,), whose functions take exactly
     these rows; the model itself if it was fitted without groups.
 
     Rows of other groups get no effect.
     """
-    if model.known is None:
-        return model
-    if isinstance(model, ClassModel):
-        class_offsets, class_variances = model.known.effects_of(groups)
-        parts = {part.name: getattr(model, part.name) for part in fields(model)}
-        return KnownClassRows(**parts, offsets=class_offsets, offset_variances=class_variances)
+    return model if model.known is None else OF_ROWS[type(model.known)](model, groups)
+
+
+def _of_numbers(model: Model, groups: Int) -> KnownRows:
+    """Return the regression model for rows of known groups."""
+    assert model.known is not None
     of_groups = model.of_known_groups()
     offsets, variances = model.known.effects_of(groups)
     values = {part.name: getattr(of_groups, part.name) for part in fields(of_groups)}
     return KnownRows(**values, offsets=offsets, offset_variances=variances)
+
+
+def _of_classes(model: ClassModel, groups: Int) -> KnownClassRows:
+    """Return the classification model for rows of known groups."""
+    assert model.known is not None
+    offsets, variances = model.known.effects_of(groups)
+    values = {part.name: getattr(model, part.name) for part in fields(model)}
+    return KnownClassRows(**values, offsets=offsets, offset_variances=variances)
+
+
+OF_ROWS: dict[type, Callable[[Any, Int], Any]] = {
+    KnownGroups: _of_numbers,
+    ClassGroups: _of_classes,
+}
+"""Functions that return the model for rows of known groups, by the type of what it says of them."""
 
 
 def by_groups(function: Callable[[Any], OfRows], model: Any, groups: Int) -> OfRows:
@@ -94,7 +110,7 @@ def by_groups(function: Callable[[Any], OfRows], model: Any, groups: Int) -> OfR
         model: the model, or the models of several groups of targets (``GroupedModel``)
         groups: codes of the rows' groups (n,)
     """
-    if not isinstance(model, Model | ClassModel):
+    if hasattr(type(model), "of_groups"):
         return function(model.of_groups(groups))
     if model.known is None:
         return function(model)
@@ -102,9 +118,8 @@ def by_groups(function: Callable[[Any], OfRows], model: Any, groups: Int) -> OfR
 
 
 def _by_groups(
-    function: Callable[[Any], OfRows], model: AnyModel, groups: Int, X: Float
+    function: Callable[[Any], OfRows], model: Any, groups: Int, X: Float
 ) -> tuple[Float, Float]:
-    assert model.known is not None
     is_known = model.known.has(groups)
     if not is_known.any():
         return function(model)(X)

@@ -459,10 +459,7 @@ def _require_predictions(model: Model | ClassModel) -> None:
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         try:
-            models = [model]
-            if isinstance(model, Model) and model.known is not None:
-                models.append(model.of_known_groups())
-            for one in models:
+            for one in (model,) if model.known is None else (model, model.of_known_groups()):
                 multiples = one.multiples([LEVEL])
                 for rows in _rows(one.design):
                     values = one.predictive.values(rows, multiples)[0]
