@@ -441,6 +441,8 @@ def scored(state: RoundsState) -> Steps[RoundsState]:
     )
     if state.local.residuals is not None:
         model = replace(model, residuals=state.local.residuals)
+    if state.class_groups is not None:
+        model = replace(model, known=state.class_groups)
     (scores,) = yield (ScorePass.of(model),)
     state, best = replace(state, scores=scores), state.best_round
     if best is None or best.scores is None or scores.loss < best.scores.loss * (1 - BETTER):
