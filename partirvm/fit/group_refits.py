@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -83,7 +83,7 @@ def leave_class_groups_out(
         refits = Refits.of(request, sample, source.columns, vectors)
         by_groups, by_rows = map(sum_of, zip(*map(refits.left_out, range(FOLDS)), strict=True))
     if len(request.groups.rows) > REFIT_ROWS:
-        model: Any = refits.model(request.design, request.fit)
+        model = refits.model(request.design, request.fit)
         known = thinned(request.groups.rows, EFFECT_VALUES // model.mean.shape[1])
         with gathered(source, known, executor, on_progress, spent) as sample:
             tile = sample.rows.gather(known)
@@ -181,7 +181,7 @@ class Refits:
         fit = basic_fit(sample, problem, design, request.options).fit
         if problem.likelihood.has_ramp:
             fit = replace(fit, ramp=request.fit.ramp)
-        model: Any = self.model(survivors(design, fit), fit)
+        model = self.model(survivors(design, fit), fit)
         return logits_at(model, self.new.take(of_new, 0)), logits_at(
             model, self.tile.take(of_known, 0)
         )
@@ -199,8 +199,8 @@ class Refits:
     def model(self, design: Any, fit: Any) -> ClassModel:
         """Return the model of a fit."""
         likelihood = self.request.problem.likelihood
-        model: Any = likelihood.model(design, fit, self.columns, self.request.options.moderate)
-        return model
+        model = likelihood.model(design, fit, self.columns, self.request.options.moderate)
+        return cast(ClassModel, model)
 
 
 def logits_at(model: ClassModel, tile: Tile) -> LeftOutLogits:

@@ -217,7 +217,7 @@ def solved(state: RoundsState, rule: StopRule, *, warm: Any = None) -> Steps[Rou
         fit = likelihood.settle(state.fit, *(yield from residuals(state, last=False)), last=False)
         state = replace(state, fit=fit)
     if likelihood.has_ramp:
-        requests: Sequence[Any] = likelihood.settling(
+        requests: tuple[Any, ...] = likelihood.settling(
             problem, state.design, state.fit, rows, last=False, left_out=True
         )
         if problem.groups is not None:
