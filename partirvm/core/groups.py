@@ -113,6 +113,21 @@ class GroupedRows:
         """Return the rows at these positions, which must be all rows of their groups."""
         return type(self)(self.rows[places], self.codes[places], self.shares[places], self.known)
 
+    def of_fit(self, rows: Int | None, most: int) -> Self:
+        """Return the rows of random groups, with at most ``most`` rows in total but at least two
+        groups, that are among the rows of a fit.
+
+        Args:
+            rows: numbers of the rows of the fit, increasing, or None for all
+            most: maximum number of rows
+        """
+        is_used = np.ones(len(self.rows), dtype=bool) if rows is None else np.isin(self.rows, rows)
+        codes, counts = np.unique(self.codes[is_used], return_counts=True)
+        order = np.argsort(uniform(codes, draw_key(5, Purpose.LEFT_OUT_ROWS)), kind="stable")
+        n_groups = int(np.searchsorted(np.cumsum(counts[order]), most, side="right"))
+        drawn = codes[order[: max(n_groups, 2)]]
+        return self.take(np.flatnonzero(is_used & np.isin(self.codes, drawn)))
+
     def batches(self, most: int) -> list[Int]:
         """Return the positions of rows in batches of whole groups: of at most ``most`` rows, or of
         one group."""

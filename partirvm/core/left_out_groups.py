@@ -30,6 +30,8 @@ import numpy as np
 from partirvm.core.groups import GroupedRows
 from partirvm.core.left_out import LeftOut
 from partirvm.core.left_out_together import KnownShare, left_out_together
+from partirvm.core.link import targets
+from partirvm.core.ramp import LeftOutClasses
 from partirvm.types import PANEL_ROWS, Float, Int
 
 
@@ -103,6 +105,23 @@ class TargetFit:
     least_square: float = 0.0
 
 
+@dataclass(frozen=True)
+class IndicatorFit:
+    """A fit to class indicators, which share Σ.
+
+    Attributes:
+        mean: μ (M, K)
+        root: R (M, M), Σ = RRᵀ
+        alpha: α (M,)
+        beta: noise precision
+    """
+
+    mean: Float
+    root: Float
+    alpha: Float
+    beta: float
+
+
 def left_out_groups(design: GroupedDesign, fit: TargetFit, nearest: Float | None = None) -> LeftOut:
     """Leave out each group of rows of a fit; rows of weight 0 are dropped.
 
@@ -116,6 +135,37 @@ def left_out_groups(design: GroupedDesign, fit: TargetFit, nearest: Float | None
         if present[rows].any()
     ]
     return in_order(parts)
+
+
+def left_out_classes(design: GroupedDesign, codes: Float, fit: IndicatorFit) -> LeftOutClasses:
+    """Leave out each group of rows of a fit to class indicators, with all columns of its centres;
+    rows of weight 0 are dropped. The predictors are exactly those of a fit to the other groups, at
+    fixed α and β and without these columns.
+
+    Args:
+        design: the rows of all groups
+        codes: classes of the rows (n,)
+        fit: the fit
+    """
+    present = design.weights > 0
+    f = design.block @ fit.mean
+    residuals = targets(codes, f.shape[1]) - f
+    for members in design.grouped.members():
+        rows = members[present[members]]
+        if not len(rows):
+            continue
+        factors = design.grouped.shares[rows]
+        together = left_out_together(
+            design.block[rows],
+            residuals[rows],
+            fit.beta * design.weights[rows],
+            fit.mean,
+            fit.root,
+            group=design.columns_of(int(design.grouped.codes[rows[0]])),
+            known=KnownShare(factors, fit.alpha) if factors[0] > 1.0 else None,
+        )
+        f[rows] += together.shifts[:, 1]
+    return LeftOutClasses(f[present], codes[present], design.weights[present])
 
 
 def in_order(parts: Sequence[LeftOut]) -> LeftOut:

@@ -127,6 +127,7 @@ class ArraySource(Source):
         t = self._arrays["y"][:, list(places)]
         present = ~np.isnan(t).any(axis=1)
         weights = self._arrays.get("weights")
+        groups = self._arrays.get("groups")
         names = tuple(self.columns.targets[place] for place in places if self.columns.targets)
         target = names[0] if len(names) == 1 else self.columns.target
         columns = replace(self.columns, target=target, targets=names if len(names) > 1 else ())
@@ -134,16 +135,20 @@ class ArraySource(Source):
             self._arrays["X"][present],
             t[present] if len(places) > 1 else t[present, 0],
             None if weights is None else weights[present],
+            groups=None if groups is None else groups[present],
             permutation=None if seed is None else shuffled_rows(int(present.sum()), seed),
             columns=columns,
         )
 
     def groups_of_targets(self) -> list[tuple[int, ...]]:
         """Return the positions of targets that are fitted together: those that are missing in the
-        same rows, and each constant target alone."""
+        same rows, and each constant target alone; with groups of rows, each target alone, since
+        calibrations and effects of groups belong to one target."""
         t = self._arrays["y"]
         if not isinstance(t, np.ndarray) or t.ndim != 2:
             return [tuple(range(self.n_targets))]
+        if self.grouped:
+            return [(place,) for place in range(t.shape[1])]
         missing = np.isnan(t)
         constant = ColumnMoments.of(t, self._arrays.get("weights")).constant
         groups = dict[Any, list[int]]()

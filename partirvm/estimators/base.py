@@ -33,7 +33,7 @@ from partirvm.export import to_c, to_numpy, to_onnx
 from partirvm.fit.driver import Driver, MemoryJournal
 from partirvm.fit.run import run, with_new_rows
 from partirvm.kernels.permission import FunctionParameters
-from partirvm.model import FAR, Model, OfRows, known_rows
+from partirvm.model import FAR, OfRows, by_groups
 from partirvm.model.base import bases_of
 from partirvm.options import Request
 from partirvm.options.table import (
@@ -49,7 +49,6 @@ from partirvm.options.values import AlphaPrior, ColumnOptions, Strategy, Value, 
 from partirvm.predict.prediction import (
     score,
     tile_values,
-    values_by_group,
     warn_of_far_rows,
     warn_of_unseen_levels,
 )
@@ -426,16 +425,10 @@ class RelevanceVectorMachine(FunctionParameters, BaseEstimator):
         ``groups``, of the model for these rows."""
         model = self.model_
         X, codes = without_groups(X, groups)
-        if codes is None or model.known is None:
+        if codes is None:
             return self._values(function(model), X)
-        if not in_memory(X):
-            return self._values(function(model), X, partial(_tile_by_group, function, model, codes))
-        known = model.known.has(codes)
-        parts = [
-            self._values(function(one), X) if of_rows.any() else np.zeros((len(codes), 1))
-            for one, of_rows in ((known_rows(model, codes), known), (model, ~known))
-        ]
-        return np.where(known[:, None], *parts)
+        of_tile = partial(_tile_by_group, function, model, codes)
+        return self._values(by_groups(function, model, codes), X, of_tile)
 
     def _interval(
         self, X: Any, level: float, kind: str, groups: Any = None, **options: bool
@@ -504,7 +497,7 @@ class RelevanceVectorMachine(FunctionParameters, BaseEstimator):
 
 
 def _tile_by_group(
-    function: Callable[[Any], OfRows], model: Model, groups: Int, source: Source, number: int
+    function: Callable[[Any], OfRows], model: Any, groups: Int, source: Source, number: int
 ) -> Float:
     """Return a tile's records as ``tile_values`` does, with other values for known groups.
 
@@ -515,4 +508,5 @@ def _tile_by_group(
         source: the rows
         number: number of the tile
     """
-    return values_by_group(function, model, source, number, groups[source.original_rows(number)])
+    values = by_groups(function, model, groups[source.original_rows(number)])
+    return tile_values(values, source, number)

@@ -14,7 +14,7 @@ from partirvm.data.arrays import in_process
 from partirvm.data.labels import Labels, coded, find_classes, label_array
 from partirvm.errors import UsageError
 from partirvm.estimators.base import RelevanceVectorMachine
-from partirvm.model import ClassModel
+from partirvm.model import ClassModel, OfRows
 from partirvm.options.table import Auto, ClassLikelihood
 from partirvm.types import Columns, Float
 
@@ -204,30 +204,37 @@ class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):
         self.basis_weights_ = self.basis_weights_[outputs]
         self.intercept_ = model.mean[: int(model.design.bias)].sum(axis=0)[outputs]
 
-    def _predictors(self, X: Any) -> Float:
+    def _predictors(self, X: Any, groups: Any = None) -> Float:
         """Return the linear predictors (n, C), the inputs of the link."""
         check_is_fitted(self)
-        return self._values(self.model_.predictors, X)
 
-    def decision_function(self, X: Any) -> Float:
+        def function(model: Any) -> OfRows:
+            predictors: OfRows = model.predictors
+            return predictors
+
+        return self._values_by_group(function, X, groups)
+
+    def decision_function(self, X: Any, *, groups: Any = None) -> Float:
         """Return the linear predictors at X (n, d) as passed to the link, i.e. after moderation or
         the ramp if the model uses them.
 
         The shape is (n,) for two classes, where a positive value predicts ``classes_[1]``;
-        otherwise (n, K). X is of any kind that ``fit`` takes. Raises ``DataError`` or
-        ``ValueError`` if its features differ.
+        otherwise (n, K). X is of any kind that ``fit`` takes. ``groups`` (n,) are as in ``fit``:
+        rows of groups that the fit has seen get the effects of these groups and what is unknown of
+        them; without it, all rows count as rows of new groups. Raises ``DataError`` or
+        ``ValueError`` if the features of X differ.
         """
-        f = self._predictors(X)
+        f = self._predictors(X, groups)
         return f[:, 0] if f.shape[1] == 1 else f
 
-    def predict_proba(self, X: Any) -> Float:
-        """Return class probabilities (n, K) at X, in the order of ``classes_``; X is as in
-        ``decision_function``."""
-        f = self._predictors(X)  # this also checks that the estimator is fitted
+    def predict_proba(self, X: Any, *, groups: Any = None) -> Float:
+        """Return class probabilities (n, K) at X, in the order of ``classes_``; X and ``groups``
+        are as in ``decision_function``."""
+        f = self._predictors(X, groups)  # this also checks that the estimator is fitted
         return LINKS[self.model_.likelihood].probabilities(f)
 
     def predict_interval(
-        self, X: Any, level: float = 0.95, kind: str = "decision"
+        self, X: Any, level: float = 0.95, kind: str = "decision", *, groups: Any = None
     ) -> tuple[Float, Float]:
         """Return the lower and upper ends of central credible intervals at X (n, d) of any kind
         that ``fit`` takes.
@@ -236,20 +243,20 @@ class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):
         before moderation or after the ramp, shaped like ``decision_function``.
         ``kind="probability"`` is for the classes, (n, K): for two classes, the link is applied to
         the ends for the predictor; for more classes, the ends for class k are computed from the
-        ends for predictor k and the means of the other predictors. Raises ``UsageError`` for an
-        invalid level or kind.
+        ends for predictor k and the means of the other predictors. ``groups`` are as in
+        ``decision_function``. Raises ``UsageError`` for an invalid level or kind.
         """
-        return self._interval(X, level, kind)
+        return self._interval(X, level, kind, groups)
 
-    def predict_log_proba(self, X: Any) -> Float:
-        """Return the logarithms of the probabilities, (n, K); −inf for a probability that
-        underflows to 0."""
+    def predict_log_proba(self, X: Any, *, groups: Any = None) -> Float:
+        """Return the logarithms of the probabilities of ``predict_proba``, (n, K); −inf for a
+        probability that underflows to 0."""
         with np.errstate(divide="ignore"):
-            return np.log(self.predict_proba(X))
+            return np.log(self.predict_proba(X, groups=groups))
 
-    def predict(self, X: Any) -> Labels:
-        """Return the labels (n,) of the most probable classes at X, of y's type; X is as in
-        ``decision_function``."""
-        f = self._predictors(X)
+    def predict(self, X: Any, *, groups: Any = None) -> Labels:
+        """Return the labels (n,) of the most probable classes at X, of y's type; X and ``groups``
+        are as in ``decision_function``."""
+        f = self._predictors(X, groups)
         codes = (f[:, 0] > 0).astype(np.int64) if f.shape[1] == 1 else f.argmax(axis=1)
         return np.asarray(self.classes_[codes])

@@ -171,7 +171,8 @@ class RVMRegressor(MultiOutputMixin, RegressorMixin, RelevanceVectorMachine):
     Attributes
     ----------
     estimators_ : tuple of RVMRegressor
-        Only if some of several targets have gaps or are constant: the fit of each group of targets.
+        Only if some of several targets have gaps or are constant: the fit of each group of targets;
+        with ``groups``, the fit of each of several targets.
         ``weights_`` and other attributes of a single fit are then those of its members.
     weights_, alpha_ : ndarray of shape (M,), in the standardised problem
     determinedness_ : ndarray of shape (M,)

@@ -77,7 +77,8 @@ def save_model(model: Saved, location: str | os.PathLike[str], *, copy: bool = T
         raise UsageError(f"a {kind} cannot be saved: only {' and '.join(CLASSES)} can")
     if isinstance(model.model_, GroupedModel):
         raise UsageError(
-            "targets with gaps have a model for each group of targets: save each of estimators_"
+            "targets with gaps, or with groups of rows, have a model for each group of targets: "
+            "save each of estimators_"
         )
     portable(check_parameters(model.parameters()))
     attributes = {name: value for name, value in vars(model).items() if name in STORED}

@@ -388,17 +388,33 @@ def _of_classes(graph: Graph, model: Any) -> dict[str, Any]:
         f = _moderated(f, variances)
     if model.ramp is not None:
         f = model.ramp.logits(f)
-    features = model.design.scaling.features
-    if features is not None and features.variances:
-        logs = features.log_shares
-        shares = logs if f.width > 1 else logs[1:] - logs[:1]
-        f = _moderated(f - shares, _level_variances(graph, features)) + shares
+    f = _of_unknown_levels_and_groups(graph, model, f)
     if f.width == 1:
         p = graph("Sigmoid", f)
         probabilities = graph.joined([1.0 - p, p])
     else:
         probabilities = graph("Softmax", f)
     return {"probabilities": probabilities, "label": graph("ArgMax", probabilities)}
+
+
+def _of_unknown_levels_and_groups(graph: Graph, model: Any, f: Any) -> Any:
+    """Return logits moderated by what is unknown of their levels and of new groups, as
+    ``ClassModel`` does."""
+    features = model.design.scaling.features
+    has_levels = features is not None and bool(features.variances)
+    if not has_levels and model.known is None:
+        return f
+    if model.known is not None:
+        shares = model.known.log_shares
+        if f.width > len(shares):  # two logits, of whose difference ``ClassModel`` predicts
+            shares = np.array([0.0, shares[0]])
+    else:
+        logs = features.log_shares
+        shares = logs if f.width > 1 else logs[1:] - logs[:1]
+    variances = 0.0 if model.known is None else model.known.variance
+    if has_levels:
+        variances = _level_variances(graph, features) + variances
+    return _moderated(f - shares, variances) + shares
 
 
 def _moderated(f: Any, variances: Any) -> Any:

@@ -209,7 +209,11 @@ class ScoredClasses:
         else:
             rows = ComparedRows.of(source, executor, most_rows(source), spec.request.seed)
         with one_blas_thread():
-            predictors = _left_out_predictors(model, beta, rows)
+            predictors = left_out_predictors(model, beta, rows)
+        if model.known is not None:
+            probabilities = model.probabilities_of(predictors, rows.X[rows.new])
+            of_class = probabilities[np.arange(len(predictors)), rows.y[rows.new].astype(np.int64)]
+            return cls(rows, predictors, -np.log(np.maximum(of_class, LEAST_PROBABILITY)))
         return cls(rows, predictors, _log_losses(model, predictors, rows.y[rows.new]))
 
     @property
@@ -219,6 +223,8 @@ class ScoredClasses:
 
     def probabilities(self, model: ClassModel) -> Float:
         """Return the predicted probabilities (n, K) of the left-out rows."""
+        if model.known is not None:
+            return model.probabilities_of(self.predictors, self.rows.X[self.rows.new])
         if model.ramp is not None:
             return np.asarray(softmax(model.ramp.logits(self.predictors), axis=1))
         return np.asarray(LINKS[model.likelihood].probabilities(self.predictors))
@@ -480,7 +486,7 @@ def _errors(model: Model, beta: float, rows: ComparedRows, columns: GroupColumns
     return np.asarray(errors[rows.new])
 
 
-def _left_out_predictors(model: ClassModel, beta: float, rows: ComparedRows) -> Float:
+def left_out_predictors(model: ClassModel, beta: float, rows: ComparedRows) -> Float:
     """Return the model's linear predictors (n, C) for left-out rows, given the noise precision of
     the posterior.
 

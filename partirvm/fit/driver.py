@@ -21,7 +21,8 @@ from partirvm.core.updates import StepInfo
 from partirvm.data.source import Source, Tile
 from partirvm.execution import Executor
 from partirvm.execution.kernel_store import KeepBlocks
-from partirvm.fit.leave_groups_out import leave_groups_out
+from partirvm.fit.group_refits import leave_class_groups_out
+from partirvm.fit.leave_groups_out import leave_groups_out, leave_groups_out_of_indicators
 from partirvm.fit.local_residuals import fit_residuals
 from partirvm.fit.residual_rows import Keep, ResidualReader
 from partirvm.learning.sample import gathered
@@ -41,7 +42,9 @@ from partirvm.strategies.instructions import (
     FitEffects,
     FitResiduals,
     LearnKernel,
+    LeaveClassGroupsOut,
     LeaveGroupsOut,
+    LeaveIndicatorGroupsOut,
     Save,
     Steps,
     Stopped,
@@ -240,11 +243,8 @@ class Driver:
                 )
             case DenseFit() as solve:
                 return (Solved(*solve.run(self._telling(self.watcher.on_step))),)
-            case LeaveGroupsOut() as request:
-                return (leave_groups_out(request, self._reader("groups")),)
-            case FitEffects(left_out):
-                groups = self._reader("groups").tile(left_out.rows).groups
-                return (None if groups is None else fitted_effects(left_out, groups),)
+            case LeaveGroupsOut() | LeaveClassGroupsOut() | FitEffects() as request:
+                return (self._of_groups(request),)
             case FitResiduals() as request:
                 return (fit_residuals(request, self._reader("neighbours")),)
             case LearnKernel() as request:
@@ -257,6 +257,23 @@ class Driver:
                 tiles = map(self.source.gather, row_numbers)
                 pairs = zip(row_numbers, tiles, strict=True)
                 return tuple((rows[tile.present], tile.X[tile.present]) for rows, tile in pairs)
+
+    def _of_groups(self, request: Any) -> Any:
+        """Return the answer to a request about groups of rows."""
+        match request:
+            case LeaveIndicatorGroupsOut():
+                return leave_groups_out_of_indicators(request, self._reader("groups"))
+            case LeaveGroupsOut():
+                return leave_groups_out(request, self._reader("groups"))
+            case LeaveClassGroupsOut():
+                tell = self._telling(lambda *progress: self.watcher.on_tiles("groups", 0, 0))
+                return leave_class_groups_out(
+                    request, self.source, self.executor, tell, self._spent
+                )
+            case _:
+                left_out = request.left_out
+                groups = self._reader("groups").tile(left_out.rows).groups
+                return None if groups is None else fitted_effects(left_out, groups)
 
     def _reader(self, name: str) -> ResidualReader:
         """Return a reader of rows, whose progress is reported by this name."""

@@ -6,12 +6,22 @@ a batch of groups at a time.
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import reduce
+from operator import add
 
 import numpy as np
 
 from partirvm.core.left_out import LeftOut
-from partirvm.core.left_out_groups import GroupedDesign, TargetFit, in_order, left_out_groups
+from partirvm.core.left_out_groups import (
+    GroupedDesign,
+    IndicatorFit,
+    TargetFit,
+    in_order,
+    left_out_classes,
+    left_out_groups,
+)
 from partirvm.core.left_out_process import process_errors
+from partirvm.core.ramp import LeftOutClasses
 from partirvm.data.source import Tile
 from partirvm.fit.residual_rows import ResidualReader
 from partirvm.kernels.design import NONE, TEMPER, Design
@@ -53,6 +63,23 @@ def leave_groups_out(request: LeaveGroupsOut, reader: ResidualReader) -> tuple[L
         replace(in_order(of_target), excess=excess).without_variances(request.groups.rows, effects)
         for of_target, excess in zip(parts, excesses, strict=True)
     )
+
+
+def leave_groups_out_of_indicators(
+    request: LeaveGroupsOut, reader: ResidualReader
+) -> LeftOutClasses:
+    """Return the predictors of a fit to class indicators for groups that are left out of it."""
+    tile = reader.tile(request.groups.rows)
+    owners = owners_of(request.design, reader)
+    posterior = request.fit.posterior
+    alpha = request.fit.alpha
+    fit = IndicatorFit(posterior.mean, posterior.root(), alpha, float(request.fit.beta))
+    parts = []
+    for rows in request.groups.batches(BATCH_ROWS):
+        reader.progress()
+        design = grouped_design(request, tile.take(rows, 0), rows, owners)
+        parts.append(left_out_classes(design, tile.t[rows, 0], fit))
+    return reduce(add, parts)
 
 
 def excess_of_groups(

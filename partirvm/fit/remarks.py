@@ -41,6 +41,13 @@ def warn_of_data(spec: FitSpec, source: Source, executor: Executor) -> str:
     if len(constant):
         names = listed(columns.features[j] for j in constant)
         errors.warn(f"constant features are ignored: {names}", errors.DataWarning)
+    if spec.problem.groups is not None and spec.problem.target_variances is not None:
+        errors.warn(
+            "several targets of a dataset are fitted together, without leaving out groups: their "
+            "standard deviations are those of rows of known groups; fit one target per dataset, or "
+            "rows in memory",
+            errors.AccuracyWarning,
+        )
     far_targets = outliers(spec, source, executor)
     if far_targets:
         errors.warn(

@@ -66,8 +66,8 @@ def load_checkpoint(location: str, *, allow_code: bool = False) -> Any:
 
 
 def stored(value: Any) -> Any:
-    """Return a checkpoint, a spec or a state without class codes, groups, diagnostics and local
-    residuals."""
+    """Return a checkpoint, a spec or a state without class codes, groups, what a fit says of them,
+    diagnostics and local residuals."""
     if isinstance(value, Checkpoint):
         return replace(value, spec=stored(value.spec), state=stored(value.state))
     if isinstance(value, RoundsState):
@@ -78,7 +78,12 @@ def stored(value: Any) -> Any:
             value.local, residuals=None, diagnostics=()
         )  # as large as the data, and not used in resumed runs
         value = replace(
-            value, fit=fit, scores=scores, local=local, best_round=stored(value.best_round)
+            value,
+            fit=fit,
+            scores=scores,
+            local=local,
+            best_round=stored(value.best_round),
+            class_groups=None,
         )
     return (
         replace(value, problem=replace(value.problem, codes=None, groups=None))

@@ -112,7 +112,7 @@ class IndicatorLikelihood(GaussianLikelihood):
         current = fit.posterior
         if not left_out:
             return (ResidualPass(design, current.mean, fit.n_classes, rows=rows),)
-        limit = min(ROWS, VALUES // fit.n_classes)
+        limit = most_left_out(fit)
         sample = sampled_rows(problem.n_rows, rows, limit, shuffled=problem.shuffled)
         root = current.root()
         return (LeftOutClassesPass(design, current.mean, root, float(fit.beta), rows=sample),)
@@ -128,3 +128,8 @@ class IndicatorLikelihood(GaussianLikelihood):
     def objective(self, fit: HyperState) -> float:
         """Return the total log density of left-out rows in nats."""
         return float(-fit.ramp.loss * fit.n)
+
+
+def most_left_out(fit: HyperState) -> int:
+    """Return the maximum number of left-out rows from which the ramp of a fit is chosen."""
+    return min(ROWS, VALUES // fit.n_classes)

@@ -6,7 +6,7 @@ from partirvm.model.classifier import ClassModel
 from partirvm.model.files import AnyModel, load_model, save_model
 from partirvm.model.fitted import Model
 from partirvm.model.grouped import GroupedModel
-from partirvm.model.known_rows import known_rows
+from partirvm.model.known_rows import by_groups, known_rows
 from partirvm.model.summary import Assessment, summarised
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "KnownGroups",
     "Model",
     "OfRows",
+    "by_groups",
     "known_rows",
     "load_model",
     "save_model",

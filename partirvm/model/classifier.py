@@ -6,13 +6,14 @@ before the link (``core.link.moderated``).
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from partirvm.core.class_groups import ClassGroups
 from partirvm.core.link import LINKS, moderated, probability_band
 from partirvm.core.predictive import quantile
 from partirvm.core.ramp import Ramp
@@ -51,6 +52,9 @@ class ClassModel(FittedModel):
         True if probabilities take the variance of the linear predictors into account.
     ramp : Ramp or None
         A function that turns predictors of class indicators into logits.
+    known : ClassGroups or None
+        What the fit says of rows of new and of known groups; without ``known_rows``, all rows count
+        as rows of new groups.
     pruned : Pruned
         The number of vectors that ``prune`` deleted, and the cost.
     relevance : ndarray of shape (d,) or None
@@ -63,12 +67,12 @@ class ClassModel(FittedModel):
     """
 
     one_unit = True
-    known = None
     far_values = "probabilities are close to the constant probabilities that the bias alone gives"
 
     likelihood: str
     moderate: bool
     ramp: Ramp | None = None
+    known: ClassGroups | None = None
 
     @property
     def classes(self) -> tuple[Any, ...]:
@@ -83,6 +87,13 @@ class ClassModel(FittedModel):
 
     def explained_values(self, X: Float) -> Float:
         return self.values(X)[0]
+
+    def of_known_groups(self) -> "ClassModel":
+        """Return the model for rows of known groups, without the effects of these groups
+        (``known_rows``)."""
+        if self.known is None:
+            return self
+        return replace(self, known=replace(self.known, variance=0.0))
 
     @property
     def predictive(self) -> "ClassModel":
@@ -115,10 +126,10 @@ class ClassModel(FittedModel):
     def _ends(self, multiple: float, kind: str, X: Float) -> tuple[Float, Float]:
         f, variance, near = self.moments(X)
         half = multiple * np.sqrt(variance)
-        low = self._logits(f + half, f - half)
-        high = self._logits(f - half, f + half)
-        f = self._logits(f, f)
-        if (variance := self._level_variances(X)) is not None:
+        low = self._of_group(self._logits(f + half, f - half))
+        high = self._of_group(self._logits(f - half, f + half))
+        f = self._of_group(self._logits(f, f))
+        if (variance := self._unknown_variances(X)) is not None:
             further = multiple**2 * variance
             low = f - np.sqrt((f - low) ** 2 + further)
             high = f + np.sqrt((high - f) ** 2 + further)
@@ -150,21 +161,59 @@ class ClassModel(FittedModel):
     def predictors(self, X: Float) -> tuple[Float, Float]:
         """Return linear predictors (n, C) as passed to the link, and nearness (n,), at raw inputs X
         (n, d), float64."""
+        logits, near = self.logits(X)
+        return self._uncertain(logits, X), near
+
+    def logits(self, X: Float) -> tuple[Float, Float]:
+        """Return the logits (n, C) as if all levels and groups were known and had no effects, and
+        nearness (n,), at raw inputs X (n, d)."""
         f, variance, near = self.moments(X, variance=self.moderate)
-        f = f if variance is None else moderated(f, variance)
-        logits = self._logits(f, f)
-        if (unknown := self._level_variances(X)) is not None:
+        return self.logits_of(f if variance is None else moderated(f, variance)), near
+
+    def logits_of(self, f: Float) -> Float:
+        """Return the logits of moderated linear predictors."""
+        return self._logits(f, f)
+
+    def probabilities_of(self, f: Float, X: Float) -> Float:
+        """Return the probabilities (n, K) of moderated linear predictors at raw inputs X (n, d)."""
+        return LINKS[self.likelihood].probabilities(self._uncertain(self.logits_of(f), X))
+
+    def _uncertain(self, logits: Float, X: Float) -> Float:
+        """Return logits with the effects of their groups, moderated by what is unknown of their
+        levels and groups."""
+        logits = self._of_group(logits)
+        if (unknown := self._unknown_variances(X)) is not None:
             shares = self._logits_of_shares(logits.shape[1])
             logits = shares + moderated(logits - shares, unknown)
-        return logits, near
+        return logits
 
-    def _level_variances(self, X: Float) -> Float | None:
+    def level_variances(self, X: Float) -> Float | None:
         """Return the variances (n, 1) of logits due to uncertain level effects, or None."""
         features = self.design.scaling.features
         return features.level_variances(X) if features is not None and features.variances else None
 
+    def _unknown_variances(self, X: Float) -> Float | None:
+        """Return the variances (n, 1) of logits due to uncertain effects of levels and groups, or
+        None."""
+        of_levels = self.level_variances(X)
+        if self.known is None:
+            return of_levels
+        of_groups = self._group_variances(len(X))
+        return of_groups if of_levels is None else of_levels + of_groups
+
+    def _of_group(self, logits: Float) -> Float:
+        """Return logits (n, C) with the effects of the rows' groups: none for new groups."""
+        return logits
+
+    def _group_variances(self, n: int) -> Float:
+        """Return the variances (n, 1) of the effects of n rows' groups."""
+        assert self.known is not None
+        return np.full((n, 1), self.known.variance)
+
     def _logits_of_shares(self, n_logits: int) -> Float:
         """Return the logits of the class frequencies in training, (1,) or (K,)."""
+        if self.known is not None:
+            return self.known.log_shares
         assert self.design.scaling.features is not None
         logs = self.design.scaling.features.log_shares
         return logs if n_logits > 1 else logs[1:] - logs[:1]

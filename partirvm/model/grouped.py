@@ -1,16 +1,18 @@
 """Models of several targets that were fitted in groups, because targets are missing in different
-rows or are constant."""
+rows or are constant, or one by one, because the effects of groups of rows differ between targets.
+"""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from partirvm.errors import UsageError
 from partirvm.model.base import OfRows
 from partirvm.model.fitted import Model
+from partirvm.model.known_rows import by_groups
 from partirvm.types import Columns, DeclaredState, Each, Float, Int
 
 
@@ -26,11 +28,14 @@ class GroupedModel(DeclaredState):
         The positions of each group's targets among all T targets.
     columns : Columns
         Names of the features and of all targets.
+    groups : ndarray of shape (n,) or None
+        Groups of the rows of which this is the model: its functions then take these rows only.
     """
 
     models: tuple[Model, ...]
     places: tuple[tuple[int, ...], ...]
     columns: Columns
+    groups: Int | None = None
 
     far_values = Model.far_values
     parted = Model.parted
@@ -40,8 +45,8 @@ class GroupedModel(DeclaredState):
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(
-            f"targets with gaps have a model for each group of targets, and none has {name!r} for "
-            "all of them: take it from an estimator in estimators_"
+            f"targets with gaps, or with groups of rows, have a model for each group of targets, "
+            f"and none has {name!r} for all of them: take it from an estimator in estimators_"
         )
 
     @property
@@ -78,13 +83,23 @@ class GroupedModel(DeclaredState):
         """The place of each target (T,) among the targets of all groups, one after the other."""
         return np.argsort(np.concatenate(self.places))
 
+    def of_groups(self, groups: Int) -> Self:
+        """Return the model for rows of these groups (n,), each known to some targets or new."""
+        return replace(self, groups=groups)
+
+    def _functions(self, function: Callable[[Model], OfRows]) -> list[OfRows]:
+        """Return the function of raw inputs that ``function`` returns for each group's model."""
+        if self.groups is None:
+            return [function(model) for model in self.models]
+        return [by_groups(function, model, self.groups) for model in self.models]
+
     def predictions(self, *, std: bool, gradient: bool) -> OfRows:
         """Return the function of raw inputs that returns the values of ``predict`` side by side, as
         ``Model.predictions`` does."""
         return partial(self._predictions, std, gradient)
 
     def _predictions(self, std: bool, gradient: bool, X: Float) -> tuple[Float, Float]:
-        functions = [model.predictions(std=std, gradient=gradient) for model in self.models]
+        functions = self._functions(lambda model: model.predictions(std=std, gradient=gradient))
         values, nearness = self._values(functions, X)
         n_moments = 1 + std
         d = len(self.columns.features) if gradient else 0
@@ -112,7 +127,7 @@ class GroupedModel(DeclaredState):
         """Return the central intervals at this level as a function of X (n, d) that returns all
         lower and then all upper ends, (n, 2T), and nearness (n,), as ``Model.interval`` does."""
         return partial(
-            self._ends, [model.interval(level, kind, **options) for model in self.models]
+            self._ends, self._functions(lambda model: model.interval(level, kind, **options))
         )
 
     def _ends(self, intervals: Sequence[OfRows], X: Float) -> tuple[Float, Float]:

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from partirvm.core.class_groups import ClassGroups
 from partirvm.core.link import LINKS
 from partirvm.core.local_quantiles import LocalQuantiles
 from partirvm.errors import PartirvmError
@@ -173,6 +174,22 @@ def _require_classes(model: ClassModel) -> None:
     M = model.design.n_columns
     n_roots = model.mean.shape[1] if model.ramp is None else 1
     _require_shape("root", model.root.shape, (n_roots, M, M))
+    if model.known is not None:
+        n_logits = 1 if model.mean.shape[1] == 1 or (K == 2 and model.ramp is not None) else K
+        _require_class_groups(model.known, n_logits)
+
+
+def _require_class_groups(groups: ClassGroups, n_logits: int) -> None:
+    """Raise ``ValueError`` for effects of groups on this number of logits that are out of range."""
+    _require_codes(groups.codes)
+    n_groups = len(groups.codes)
+    _require_shape("log_shares", groups.log_shares.shape, (n_logits,))
+    _require_shape("effects of groups", groups.offsets.shape, (n_groups, n_logits))
+    _require_shape("variances of groups", groups.offset_variances.shape, (n_groups,))
+    numbers = np.array([groups.variance, groups.slope])
+    is_valid = np.isfinite(numbers).all() and groups.variance >= 0 and groups.slope > 0
+    _require("variance or slope of groups", is_valid, "is out of range")
+    _require("variances of groups", (groups.offset_variances >= 0).all(), "must be 0 or more")
 
 
 def _arrays(value: Any, name: str) -> Iterator[tuple[str, NDArray[Any]]]:
@@ -398,8 +415,7 @@ def _require_known_groups(known: KnownGroups, model: Model) -> None:
     """Raise ``ValueError`` for codes that are not different integers in order, and for effects that
     do not belong to these groups and to the model's columns."""
     codes = known.codes
-    _require("groups", codes.dtype == np.int64 and codes.ndim == 1, "must be a list of integers")
-    _require("groups", (np.diff(codes) > 0).all(), "must be increasing")
+    _require_codes(codes)
     if known.effects is None:
         return
     effects = known.effects
@@ -416,6 +432,12 @@ def _require_known_groups(known: KnownGroups, model: Model) -> None:
     _require("effects of groups", all(np.isfinite(part).all() for part in parts), "are not finite")
     variances = np.einsum("gkk->gk", effects.covariances)
     _require("effects of groups", (variances >= 0).all(), "have a variance below 0")
+
+
+def _require_codes(codes: NDArray[Any]) -> None:
+    """Raise ``ValueError`` for codes that are not different integers in order."""
+    _require("groups", codes.dtype == np.int64 and codes.ndim == 1, "must be a list of integers")
+    _require("groups", (np.diff(codes) > 0).all(), "must be increasing")
 
 
 KINDS: dict[type, Callable[[Any], None]] = {

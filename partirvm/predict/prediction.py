@@ -24,7 +24,7 @@ from partirvm.execution import executor_for
 from partirvm.execution.local import Progress
 from partirvm.jobs.store import JobStore
 from partirvm.likelihoods.passes import ScorePass
-from partirvm.model import FAR, AnyModel, Model, OfRows, known_rows
+from partirvm.model import FAR, AnyModel, OfRows, by_groups
 from partirvm.predict.output import Table, check_output, write_output, written_labels
 from partirvm.predict.rvm_star import augmenting_of
 from partirvm.process import warn_of_versions
@@ -49,7 +49,7 @@ def tile_values(function: OfRows, source: Source, number: int) -> Float:
 
 
 def grouped_tile_values(
-    function: Callable[[Any], OfRows], model: Model, source: Source, number: int
+    function: Callable[[Any], OfRows], model: AnyModel, source: Source, number: int
 ) -> Float:
     """Return a tile's records as ``tile_values`` does, with other values for known groups.
 
@@ -59,28 +59,8 @@ def grouped_tile_values(
         source: the rows, with groups
         number: number of the tile
     """
-    return values_by_group(function, model, source, number, source.groups_of_tile(number))
-
-
-def values_by_group(
-    function: Callable[[Any], OfRows], model: Model, source: Source, number: int, groups: Any
-) -> Float:
-    """Return a tile's records as ``grouped_tile_values`` does, for rows with given groups.
-
-    Args:
-        function: returns a function of raw inputs, given a model
-        model: the model, with known groups
-        source: the rows
-        number: number of the tile
-        groups: the rows' groups (n,)
-    """
-    assert model.known is not None
-    records = tile_values(function(model), source, number)
-    is_known = model.known.has(groups)
-    if is_known.any():
-        of_known = function(known_rows(model, groups))
-        records[is_known] = tile_values(of_known, source, number)[is_known]
-    return records
+    groups = np.asarray(source.groups_of_tile(number))
+    return tile_values(by_groups(function, model, groups), source, number)
 
 
 def predict(

@@ -3,12 +3,12 @@
 import math
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
 
 from partirvm.core.moments import Moments
 from partirvm.data import Source
 from partirvm.kernels import kernel_from_spec
 from partirvm.learning import SEARCHES, TargetSearch
+from partirvm.learning.basic_fit import basic_fit
 from partirvm.learning.features import with_regressions
 from partirvm.learning.forms import MEAN, learn
 from partirvm.learning.process_search import LAST_ROWS, searchable
@@ -21,8 +21,7 @@ from partirvm.resolve.categories import EmbeddedLevels, with_levels
 from partirvm.resolve.kernel import chooses, has_plain_inputs
 from partirvm.resolve.samples import OutOfTime, Samples, SmallFitLog
 from partirvm.spec.entries import Entry, Record
-from partirvm.spec.problem import Options, PassFit, Problem, survivors
-from partirvm.strategies.stages import INTERMEDIATE, final_rule
+from partirvm.spec.problem import Options, Problem, survivors
 from partirvm.types import LEARNING_ROWS
 
 AUTO_PARTITION = (32, 1000)
@@ -341,18 +340,8 @@ def sparseness(sample: SampledRows, problem: Problem, tol: float) -> Record:
     and vectors."""
     design = sample.candidates(problem, sample.rows.rows)
     likelihood = problem.likelihood
-    options = Options(sample.rows.n_rows * problem.n_kernels, "random", tol=INTERMEDIATE * tol)
-    rule = replace(final_rule(options), guard=False)
-    start = likelihood.start(problem)
-    statistics = sample.run(*likelihood.measure(start, problem.empty, design, None))
-    begun = likelihood.join(problem, start, problem.empty, design, *statistics)
-    solved: Any = likelihood.fit(problem, options, design, begun, rule, None, None)
-    if isinstance(solved, PassFit):
-        while solved.reason is None:
-            (block,) = sample.run(solved.next_pass)
-            solved = solved.advance(block, sample.check_interrupted)
-    else:
-        (solved,) = sample.executor.solve([solved], lambda done, total: sample.check_interrupted())
+    options = Options(sample.rows.n_rows * problem.n_kernels, "random", tol=tol)
+    solved = basic_fit(sample, problem, design, options)
     remaining = survivors(design, solved.fit)
     small = replace(problem, n_rows=sample.rows.n_rows)
     passes = likelihood.settling(

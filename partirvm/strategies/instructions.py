@@ -14,6 +14,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
+from partirvm.core.class_groups import ClassGroups
 from partirvm.core.diagnostics import NumberDiagnostics
 from partirvm.core.group_effects import GroupEffects
 from partirvm.core.groups import GroupedRows
@@ -27,7 +28,7 @@ from partirvm.local.known_groups import KnownGroups
 from partirvm.local.residuals import LocalResiduals
 from partirvm.spec.entries import Record
 from partirvm.spec.panel_pass import Pass
-from partirvm.spec.problem import DenseFit, Fit, Options, PassFit
+from partirvm.spec.problem import DenseFit, Fit, Options, PassFit, Problem
 from partirvm.types import Float, Int
 
 
@@ -78,6 +79,23 @@ class LeaveGroupsOut:
     fit: HyperState
     groups: GroupedRows
     least_square: float = 0.0
+
+
+@dataclass(frozen=True)
+class LeaveIndicatorGroupsOut(LeaveGroupsOut):
+    """The same for a fit to class indicators: a ``LeftOutClasses``, which chooses the ramp."""
+
+
+@dataclass(frozen=True)
+class LeaveClassGroupsOut:
+    """Request for what a classification says of rows of new and of known groups, a
+    ``ClassGroups``."""
+
+    problem: Problem
+    options: Options
+    design: Design
+    fit: Fit
+    groups: GroupedRows
 
 
 @dataclass(frozen=True)
@@ -150,7 +168,7 @@ class Save:
     record: Record
     moderate: bool = False
     residuals: LocalResiduals | None = None
-    known: KnownGroups | None = None
+    known: KnownGroups | ClassGroups | None = None
     model: bool = True
 
 
@@ -161,6 +179,7 @@ Instruction: TypeAlias = (
     | Gather
     | LearnKernel
     | LeaveGroupsOut
+    | LeaveClassGroupsOut
     | FitEffects
     | FitResiduals
     | Save

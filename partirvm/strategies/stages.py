@@ -19,6 +19,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from partirvm.core.class_groups import ClassGroups
 from partirvm.core.diagnostics import to_json
 from partirvm.core.groups import GroupedRows
 from partirvm.core.left_out import LeftOut, left_out_of
@@ -29,6 +30,7 @@ from partirvm.core.updates import HyperState, without
 from partirvm.kernels.design import NONE, Design
 from partirvm.likelihoods.classes import CLASS_GAIN
 from partirvm.likelihoods.gaussian import calibrated_by_groups, left_out_diagnostics
+from partirvm.likelihoods.indicators import most_left_out
 from partirvm.likelihoods.noise_fit import CONSTANT, LOCAL, FittedNoise, NoiseFit, noise_sample
 from partirvm.likelihoods.passes import ScorePass
 from partirvm.local.known_effects import KnownEffects
@@ -42,7 +44,9 @@ from partirvm.strategies.instructions import (
     FitResiduals,
     Gather,
     LearnKernel,
+    LeaveClassGroupsOut,
     LeaveGroupsOut,
+    LeaveIndicatorGroupsOut,
     ResidualsFitted,
     Save,
     Steps,
@@ -98,7 +102,7 @@ class RoundsState:
     convergence. ``kept`` is the number of vectors before the last candidates joined, ``stayed`` the
     number of these candidates that remain, and ``work`` the number of multiplications in kernel
     learning and all rounds. ``corrected`` is the left-out error after local residuals, measured
-    with ``tested`` vectors.
+    with ``tested`` vectors. ``class_groups`` is what a last fit of classes says of groups.
     """
 
     problem: Problem
@@ -127,6 +131,7 @@ class RoundsState:
     slow: int = 0
     tested: int = 0
     corrected: float = 0.0
+    class_groups: ClassGroups | None = None
 
 
 def first_state(problem: Problem, options: Options, **facts: Any) -> RoundsState:
@@ -186,14 +191,14 @@ def extended(
     # no variable refers to the statistics, which may be as large as the fit, so they are freed
     # before the next instruction
     fit = likelihood.join(problem, fit, kept, added, *((yield passes) if passes else ()), warm=warm)
-    return replace(state, design=design, fit=fit, seen=fit_rows)
+    return replace(state, design=design, fit=fit, seen=fit_rows, class_groups=None)
 
 
 def solved(state: RoundsState, rule: StopRule, *, warm: Any = None) -> Steps[RoundsState]:
     """Request a fit; if its statistics have lost digits, continue with the residual target's
     statistics.
 
-    A ramp is then chosen on left-out rows.
+    A ramp is then chosen on left-out rows or, with groups, on left-out groups.
     """
     problem = state.problem
     options = state.options
@@ -213,10 +218,13 @@ def solved(state: RoundsState, rule: StopRule, *, warm: Any = None) -> Steps[Rou
         fit = likelihood.settle(state.fit, *(yield from residuals(state, last=False)), last=False)
         state = replace(state, fit=fit)
     if likelihood.has_ramp:
-        passes = likelihood.settling(
+        requests: tuple[Any, ...] = likelihood.settling(
             problem, state.design, state.fit, rows, last=False, left_out=True
         )
-        state = replace(state, fit=likelihood.settle(state.fit, *(yield passes), last=False))
+        if problem.groups is not None:
+            groups = problem.groups.of_fit(rows, most_left_out(state.fit))
+            requests = (LeaveIndicatorGroupsOut(state.design, state.fit, groups),)
+        state = replace(state, fit=likelihood.settle(state.fit, *(yield requests), last=False))
     return state
 
 
@@ -296,6 +304,8 @@ def settled(state: RoundsState) -> Steps[RoundsState]:
     local residuals."""
     state, left_out = yield from with_noise(state)
     groups = state.problem.groups
+    if groups is not None and not state.problem.likelihood.has_noise:
+        return (yield from with_class_groups(state, groups))
     if not left_out:
         return state
     try:
@@ -356,7 +366,6 @@ def effects_of_columns(design: Design, fit: HyperState, groups: Int) -> KnownEff
         fit: the fit
         groups: codes of the groups, increasing (G,); those without columns have prior effects
     """
-
     columns = design.group_columns
     if columns is None:
         return None
@@ -368,6 +377,17 @@ def effects_of_columns(design: Design, fit: HyperState, groups: Int) -> KnownEff
     moves = -covariances @ gram[:, :, others]
     effects = KnownEffects(fit.posterior.mean[places], covariances, moves)
     return effects.at(columns.places_of(groups).astype(np.int64), columns.variances)
+
+
+def with_class_groups(state: RoundsState, groups: GroupedRows) -> Steps[RoundsState]:
+    """Calibrate the probabilities of a last fit for rows of new groups and of known ones."""
+    request = LeaveClassGroupsOut(state.problem, state.options, state.design, state.fit, groups)
+    try:
+        (known,) = yield (request,)
+    except Stopped:
+        yield from saved(replace(state, scores=None), "early")
+        raise
+    return replace(state, class_groups=known)
 
 
 def corrected(state: RoundsState) -> Steps[float]:
@@ -449,6 +469,8 @@ def scored(state: RoundsState) -> Steps[RoundsState]:
     )
     if state.local.residuals is not None:
         model = replace(model, residuals=state.local.residuals)
+    if state.class_groups is not None:
+        model = replace(model, known=state.class_groups)
     (scores,) = yield (ScorePass.of(model),)
     state, best = replace(state, scores=scores), state.best_round
     if best is None or best.scores is None or scores.loss < best.scores.loss * (1 - BETTER):
@@ -473,8 +495,10 @@ def saved(state: RoundsState, kind: str, end: Termination | None = None) -> Step
     return replace(state, end=state.reason if end is Termination.CONVERGED else end)
 
 
-def known_groups(state: RoundsState) -> KnownGroups | None:
+def known_groups(state: RoundsState) -> KnownGroups | ClassGroups | None:
     """Return how rows of known groups are predicted; None if no groups were left out."""
+    if state.class_groups is not None:
+        return state.class_groups
     groups = state.problem.groups
     calibration = getattr(state.fit, "of_known_groups", None)
     if groups is None or calibration is None:

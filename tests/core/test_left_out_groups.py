@@ -18,7 +18,14 @@ from partirvm.core.groups import (
     standard_error,
 )
 from partirvm.core.left_out import FEWEST, quantiles
-from partirvm.core.left_out_groups import GroupedDesign, TargetFit, in_order, left_out_groups
+from partirvm.core.left_out_groups import (
+    GroupedDesign,
+    IndicatorFit,
+    TargetFit,
+    in_order,
+    left_out_classes,
+    left_out_groups,
+)
 from partirvm.core.left_out_together import WIDEST, KnownShare, left_out_together
 
 
@@ -100,6 +107,47 @@ def test_wide_groups_equal_refits(extra):
         roots = np.sqrt(design.units[:n])
         assert_allclose(found.errors[:n, column], roots * errors, rtol=1e-7, atol=1e-7)
         assert_allclose(found.variances[:n, column], roots**2 * variances, rtol=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("n_classes", [2, 4])
+def test_left_out_classes_equal_refits(seed, n_classes):
+    """The predictors of indicators at each group, from refits without the group and its columns."""
+    design, fit = grouped_fit(seed)
+    codes = default_rng(seed).integers(0, n_classes, 60).astype(float)
+    indicators = (codes[:, None] == np.arange(n_classes)).astype(float)
+    present = design.weights > 0.6
+    weights = np.where(present, design.weights, 0.0)
+    mean, covariance = naive.posterior(design.block, indicators, fit.alpha, fit.beta, weights)
+    root = np.linalg.cholesky(covariance)
+    left_out = left_out_classes(
+        replace(design, weights=weights), codes, IndicatorFit(mean, root, fit.alpha, fit.beta)
+    )
+    assert_array_equal(left_out.codes, codes[present])
+    assert_array_equal(left_out.weights, weights[present])
+    expected = np.zeros((60, n_classes))
+    for code in np.unique(design.grouped.codes):
+        group = design.grouped.codes == code
+        columns = design.owners != code
+        block = design.block[:, columns]
+        without, _ = naive.posterior(
+            block[~group], indicators[~group], fit.alpha[columns], fit.beta, weights[~group]
+        )
+        expected[group] = block[group] @ without
+    assert_allclose(left_out.f, expected[present], rtol=1e-8, atol=1e-8)
+
+
+def test_rows_of_random_groups_are_left_out_of_a_sample():
+    """Whole groups, as far as their rows belong to the fit; at least two."""
+    codes = np.repeat(np.arange(50) * 11, 10)
+    grouped = GroupedRows(np.arange(500) * 2, codes, np.ones(500), np.unique(codes))
+    fit_rows = np.arange(0, 1000, 4)
+    some = grouped.of_fit(fit_rows, 60)
+    assert len(some.rows) == 60
+    assert len(np.unique(some.codes)) == 12
+    assert np.isin(some.rows, fit_rows).all()
+    assert len(np.unique(grouped.of_fit(None, 3).codes)) == 2
+    assert_array_equal(grouped.of_fit(None, 500).rows, grouped.rows)
 
 
 def test_a_group_of_which_a_part_is_known_is_left_out_with_its_weight():

@@ -3,8 +3,11 @@
 import numpy as np
 import pandas as pd
 import pytest
+from by_default import some
+from exported import numpy_export
 from numpy.random import default_rng
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy.special import log_softmax
 from sklearn import config_context
 from sklearn.model_selection import GroupKFold, cross_val_score
 
@@ -151,6 +154,48 @@ def test_columns_of_a_frame_are_groups(given, features):
     assert np.all(std < new)
 
 
+@pytest.fixture(scope="module")
+def of_two_targets():
+    """A fit of two targets with different effects, the second of which is missing in 10 groups and
+    in some rows."""
+    rng = default_rng(5)
+    other = X[:, 1] + 3.0 * rng.standard_normal(90)[GROUPS] + 0.1 * rng.standard_normal(len(X))
+    targets = np.column_stack([Y, other])
+    targets[(GROUPS < 10) | (rng.uniform(size=len(X)) < 0.1), 1] = np.nan
+    teaches = OLD & ~LAST
+    model = RVMRegressor(gamma="scale", residual="none", **QUICK)
+    return model.fit(X[teaches, 1:], targets[teaches], groups=GROUPS[teaches]), targets
+
+
+def test_each_of_several_targets_has_its_uncertainty(of_two_targets):
+    """320 rows of 40 new groups, and one row of each known group, as for one target."""
+    model, targets = of_two_targets
+    assert len(model.estimators_) == 2
+    lower, upper = model.predict_interval(X[:, 1:])
+    by_groups = model.predict_interval(X[:, 1:], groups=GROUPS)
+    known = OLD & LAST & (GROUPS >= 10)
+    for target in range(2):
+        present = ~OLD & ~np.isnan(targets[:, target])
+        ends = lower[present, target], upper[present, target]
+        assert coverage(ends, targets[present, target]) > 0.87
+        rows = known & ~np.isnan(targets[:, target])
+        ends = by_groups[0][rows, target], by_groups[1][rows, target]
+        assert coverage(ends, targets[rows, target]) > 0.8
+        assert np.median(np.ptp(ends, axis=0)) < 0.5 * np.median((upper - lower)[rows, target])
+
+
+def test_a_group_may_be_known_to_one_target_alone(of_two_targets):
+    model, _ = of_two_targets
+    mean, std = model.predict(X[:, 1:], return_std=True, groups=GROUPS)
+    new_mean, new_std = model.predict(X[:, 1:], return_std=True)
+    unseen = GROUPS < 10
+    assert_array_equal(mean[unseen, 1], new_mean[unseen, 1])
+    assert_array_equal(std[unseen, 1], new_std[unseen, 1])
+    assert np.all(mean[unseen, 0] != new_mean[unseen, 0])
+    assert np.all(std[unseen, 0] < new_std[unseen, 0])
+    assert_array_equal(mean[~OLD], new_mean[~OLD])
+
+
 def test_a_saved_model_knows_its_groups(blind, tmp_path):
     save_model(blind, tmp_path / "model")
     read = load_model(tmp_path / "model")
@@ -181,13 +226,84 @@ def test_scikit_learn_routes_groups():
     assert np.isfinite(scores).all()
 
 
-@pytest.mark.usefixtures("quick_learning")
-def test_classes_take_groups():
-    """The kernel is chosen on left-out groups; there is no second calibration."""
-    model = RVMClassifier(effort="quick", random_state=0).fit(
-        X[FEW], Y[FEW] > 0, groups=GROUPS[FEW]
-    )
-    assert np.isfinite(model.predict_proba(X)).all()
+def labelled(n_classes, seed=1):
+    """Classes of the visits: patients differ by effects of sd 2 on the logit of each class."""
+    rng = default_rng(seed)
+    f = np.column_stack([np.zeros(len(X)), *(np.roll(X, k, axis=1) @ [1, 3] for k in range(2))])
+    f = f + 2.0 * rng.standard_normal((90, 3))[GROUPS]
+    return np.argmax((f + rng.gumbel(size=f.shape))[:, :n_classes], axis=1)
+
+
+@pytest.fixture(
+    scope="module",
+    params=some(["multinomial 2", "pooled 2", "pooled 3"], {"pooled 3"}),
+)
+def classified(request):
+    """A fit to 50 groups without their last rows, with a kernel that tells groups apart by their
+    age; and the classes of all rows."""
+    likelihood, n_classes = request.param.split()
+    y = labelled(int(n_classes))
+    model = RVMClassifier(gamma=30.0, likelihood=likelihood, effort="quick", random_state=0)
+    teaches = OLD & ~LAST
+    return model.fit(X[teaches], y[teaches], groups=GROUPS[teaches]), y
+
+
+def log_loss(probabilities, y):
+    return float(-np.mean(np.log(probabilities[np.arange(len(y)), y])))
+
+
+def test_probabilities_hold_for_new_groups(classified):
+    """At 40 new groups, no common factor of the logits lowers the log loss by much; for a model of
+    all rows as rows of a known group without effects, one does."""
+    model, y = classified
+
+    def excess(probabilities):
+        logs = np.log(probabilities)
+        losses = [
+            -log_softmax(factor * logs, axis=1)[np.arange(len(logs)), y[~OLD]].mean()
+            for factor in np.geomspace(0.1, 3, 30)
+        ]
+        return log_loss(probabilities, y[~OLD]) - min(losses)
+
+    stated = excess(model.predict_proba(X[~OLD]))
+    assert stated < 0.04
+    assert stated < excess(model.model_.of_known_groups().predict_proba(X[~OLD]))
+
+
+def test_probabilities_of_known_groups_include_their_effects(classified):
+    model, y = classified
+    known = OLD & LAST
+    stated = log_loss(model.predict_proba(X[known], groups=GROUPS[known]), y[known])
+    assert stated < log_loss(model.predict_proba(X[known]), y[known]) - 0.1
+    widths = np.ptp(model.predict_interval(X[known], groups=GROUPS[known]), axis=0)
+    assert np.mean(widths) < np.mean(np.ptp(model.predict_interval(X[known]), axis=0))
+    labels = model.predict(X[known], groups=GROUPS[known])
+    assert np.mean(labels == y[known]) > np.mean(model.predict(X[known]) == y[known])
+
+
+def test_each_row_is_classified_by_its_group(classified, tmp_path):
+    """Unknown labels count as new; tiles of lazy rows and a saved model give equal bits."""
+    import dask.array as da
+
+    model, _ = classified
+    expected = model.predict_proba(X, groups=GROUPS)
+    new = model.predict_proba(X)
+    assert_array_equal(expected[~OLD], new[~OLD])
+    assert np.all(expected[OLD] != new[OLD])
+    assert_allclose(expected.sum(axis=1), 1.0)
+    lazy = da.from_array(X, chunks=(500, 2))
+    assert_array_equal(model.predict_proba(lazy, groups=GROUPS), expected)
+    save_model(model, tmp_path / "model")
+    read = load_model(tmp_path / "model")
+    assert_array_equal(read.predict_proba(X, groups=GROUPS), expected)
+    assert_array_equal(read.predict_proba(X), new)
+    assert_allclose(np.exp(model.predict_log_proba(X, groups=GROUPS)), expected, rtol=1e-12)
+
+
+def test_exports_state_the_uncertainty_of_new_groups(classified, tmp_path):
+    model, _ = classified
+    exported = numpy_export(model, tmp_path)(X)
+    assert_allclose(exported["probabilities"], model.predict_proba(X), rtol=1e-9)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from partirvm import RVMRegressor, ingest, load_model, open_job, submit
+from partirvm import RVMClassifier, RVMRegressor, ingest, load_model, open_job, submit
 from partirvm.data.row_groups import label_codes
 from partirvm.model import known_rows
 from partirvm.predict import predict
@@ -47,6 +47,26 @@ def test_a_job_fits_like_an_estimator(rows, tmp_path):
     assert_array_equal(*(one.predict(X, True)[1] for one in known))
     read = load_model(tmp_path / "job")
     assert_array_equal(read.predict(X, True)[1], model.predict(X, True)[1])
+
+
+def test_a_job_of_classes_fits_like_an_estimator(rows, tmp_path):
+    """The model of a job, which is read from its folder, has the effects of the groups; written
+    predictions are those of the estimator at the groups of the dataset."""
+    import pandas as pd
+
+    X, y, groups = rows
+    labels = np.where(y > 0, "up", "down")
+    data = frame((X, labels, groups))
+    ingest(data, tmp_path / "data.zarr", target="y", groups="group", classes=True)
+    unfitted = RVMClassifier(gamma=1.0, likelihood="pooled", effort="quick", random_state=0)
+    submit(unfitted, str(tmp_path / "data.zarr"), str(tmp_path / "job")).wait()
+    expected = unfitted.fit(X, labels, groups=groups)
+    predict(str(tmp_path / "job"), str(tmp_path / "data.zarr"), str(tmp_path / "out.csv"))
+    written = pd.read_csv(tmp_path / "out.csv")
+    assert_array_equal(written["p_up"], expected.predict_proba(X, groups=groups)[:, 1])
+    model = load_model(tmp_path / "job")
+    assert_array_equal(model.predict_proba(X), expected.predict_proba(X))
+    assert len(model.known.codes) == 30
 
 
 def test_predictions_take_groups_from_the_data(rows, tmp_path):
