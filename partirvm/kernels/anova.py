@@ -12,8 +12,9 @@ varies in every one of them, so that no two rows are near each other. This kerne
 among its functions, at the cost of a product.
 
 Both sums are built by adding one feature at a time: S ← S + t (1 + S), and e_s ← e_s + t e_(s−1).
-All terms are positive, so that no digits are lost. The Newton–Girard formulas for the same
-polynomials are alternating sums of power sums, which cancel.
+All terms are positive, so that no digits are lost; blocks use the product where S(a) is at least
+``LEAST_TOTAL``. The Newton–Girard formulas for the same polynomials are alternating sums of power
+sums, which cancel.
 
 A block is computed in pieces that stay in the cache. If a feature has few distinct values among the
 rows, as most columns of tables have, its factors are computed once for each of them, and rows of
@@ -69,8 +70,8 @@ ROWS = 256
 """Number of rows of a piece: arrays of ``ROWS`` × ``SIZE`` numbers stay in the cache."""
 
 LEAST_TOTAL = 1.0
-"""Minimum S at x = z for which S is computed as Π (1 + t) − 1, in a third of the operations: no
-more than two digits are lost."""
+"""Minimum S at x = z for which S is computed as Π (1 + t) − 1, in a third of the operations: the
+error is a few units of the last digit of the kernel's peak."""
 
 MOST_DISTINCT = 256
 """Maximum number of distinct values of a feature for which its factors are tabulated: a table for
@@ -162,12 +163,12 @@ class FeatureRows(NamedTuple):
         runs: what the feature's kernel needs of each run of ``ROWS`` rows; with a table, of the
             distinct values
         places: (n,), the position of each row in the table; None without a table
-        count: the number of distinct values, or of rows
+        size: the number of distinct values, or of rows
     """
 
     runs: list[Any]
     places: Int | None
-    count: int
+    size: int
 
     @classmethod
     def of(cls, factor: FeatureKernel, coordinates: Float) -> "FeatureRows":
@@ -183,7 +184,7 @@ class FeatureRows(NamedTuple):
             return None
         table = np.empty((MOST_DISTINCT, SIZE))
         columns.fill(self.runs[0], table, np.empty(table.shape))
-        return table[: self.count]
+        return table[: self.size]
 
 
 def distinct(coordinates: Float) -> tuple[Float, Int | None]:

@@ -65,7 +65,7 @@ class FeatureKernel(ABC):
         slopes *= self.power
         return slopes
 
-    def rows(self, coordinates: Float) -> "FactorRows":
+    def rows(self, coordinates: Float) -> Any:
         """Return what ``columns`` need of rows with these coordinates (n,)."""
         return FactorRows(coordinates)
 
@@ -440,4 +440,4 @@ SIDED = {
 def _within(places: Int, rows: slice) -> Int:
     """Return the sorted places within a run of rows, counted from its first."""
     first, last = np.searchsorted(places, [rows.start, rows.stop])
-    return places[first:last] - rows.start
+    return np.asarray(places[first:last] - rows.start)
