@@ -12,16 +12,16 @@ varies in every one of them, so that no two rows are near each other. This kerne
 among its functions, at the cost of a product.
 
 Both sums are built by adding one feature at a time: S ← S + t (1 + S), and e_s ← e_s + t e_(s−1).
-All terms are positive, so that no digits are lost. The Newton–Girard formulas for the same
-polynomials are alternating sums of power sums, which cancel.
+All terms are positive, so that no digits are lost; blocks use the product where S(a) is at least
+``LEAST_TOTAL``. The Newton–Girard formulas for the same polynomials are alternating sums of power
+sums, which cancel.
 
 A block is computed in pieces that stay in the cache. If a feature has few distinct values among the
 rows, as most columns of tables have, its factors are computed once for each of them, and rows of
 this table are copied.
 """
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, ClassVar, NamedTuple, Self
@@ -40,22 +40,38 @@ from partirvm.kernels.base import (
     origin_of,
     runs,
 )
+from partirvm.kernels.feature_factors import (
+    PIECE_ROWS,
+    SIDED,
+    SIZE,
+    FactorColumns,
+    FeatureKernel,
+    GaussianFeature,
+    LevelFeature,
+    RadialFeature,
+    SidedFeature,
+)
 from partirvm.kernels.nonradial import Laplacian
-from partirvm.kernels.radial import RadialKernel
+from partirvm.kernels.radial import Gaussian, RadialKernel
 from partirvm.options.constraints import Check, near
 from partirvm.types import Float, Int
 
-PAIRS = 4096
-"""Number of pairs of points of a triangle that are computed together."""
+PAIRS = 12_288
+"""Number of pairs of points of a triangle that are computed together: arrays of 96 KiB stay in the
+cache, and calls of a function take little time compared with its work."""
+
+MOST_POINTS = 48
+"""Maximum number of points of a slab: half of the pairs between them are computed twice."""
 
 KEPT = 1 << 22
 """Maximum number of values k_j that a triangle keeps: 32 MiB."""
 
-SIZE = 128
-"""Number of columns of a piece, which are computed together."""
+ROWS = 256
+"""Number of rows of a piece: arrays of ``ROWS`` × ``SIZE`` numbers stay in the cache."""
 
-ROWS = 128
-"""Number of rows of a piece: three arrays of ``ROWS`` × ``SIZE`` numbers stay in the cache."""
+LEAST_TOTAL = 1.0
+"""Minimum S at x = z for which S is computed as Π (1 + t) − 1, in a third of the operations: the
+error is a few units of the last digit of the kernel's peak."""
 
 MOST_DISTINCT = 256
 """Maximum number of distinct values of a feature for which its factors are tabulated: a table for
@@ -63,93 +79,6 @@ MOST_DISTINCT = 256
 
 LEAST_REPEATS = 2
 """Minimum number of rows per distinct value for a table."""
-
-
-class FeatureKernel(ABC):
-    """The kernel k_j of one feature, as a function of differences c = root (x − z)."""
-
-    def __init__(self, gamma: float, root: float, power: float) -> None:
-        self.gamma = gamma
-        self.root = root
-        self.power = power
-        """The exponent of gamma in ``root``."""
-
-    @abstractmethod
-    def value(self, work: Float) -> None:
-        """Replace differences c by k."""
-
-    @abstractmethod
-    def slope(self, work: Float, values: Float) -> None:
-        """Replace differences c by ∂k/∂c, given the values k."""
-
-    def by_width(self, differences: Float, values: Float) -> Float:
-        """Return ∂k/∂ log gamma."""
-        slopes = differences.copy()
-        self.slope(slopes, values)
-        slopes *= differences
-        slopes *= self.power
-        return slopes
-
-
-class RadialFeature(FeatureKernel):
-    """A radial kernel of one feature, k = κ(c²) with c = √gamma (x − z)."""
-
-    def __init__(self, kernel: RadialKernel, gamma: float) -> None:
-        super().__init__(gamma, float(np.sqrt(gamma)), 0.5)
-        self.kernel = kernel
-
-    def value(self, work: Float) -> None:
-        np.multiply(work, work, out=work)
-        np.negative(work, out=work)
-        self.kernel.value(work)
-
-    def slope(self, work: Float, values: Float) -> None:
-        slopes = -work * work
-        self.kernel.slope(slopes, values)
-        work *= slopes
-        work *= 2.0
-
-    def by_width(self, differences: Float, values: Float) -> Float:
-        squares = differences * differences
-        slopes = -squares
-        self.kernel.slope(slopes, values)
-        slopes *= squares
-        return slopes
-
-
-class LaplacianFeature(FeatureKernel):
-    """exp(−|c|) with c = gamma (x − z)."""
-
-    def __init__(self, gamma: float) -> None:
-        super().__init__(gamma, gamma, 1.0)
-
-    def value(self, work: Float) -> None:
-        np.abs(work, out=work)
-        np.negative(work, out=work)
-        np.exp(work, out=work)
-
-    def slope(self, work: Float, values: Float) -> None:
-        np.sign(work, out=work)
-        work *= -values
-
-
-class LevelFeature(FeatureKernel):
-    """exp(−gamma [x ≠ z]) for the codes of categories."""
-
-    def __init__(self, gamma: float) -> None:
-        super().__init__(gamma, 1.0, 0.0)
-        self.other = float(np.exp(-gamma))
-
-    def value(self, work: Float) -> None:
-        differs = work != 0.0
-        work[...] = 1.0
-        work[differs] = self.other
-
-    def slope(self, work: Float, values: Float) -> None:
-        work[...] = 0.0
-
-    def by_width(self, differences: Float, values: Float) -> Float:
-        return np.asarray(-self.gamma * values * (differences != 0.0))
 
 
 class Interactions:
@@ -227,25 +156,45 @@ def _with(sums: Float, terms: Float, order: int | None) -> Float:
     return extended
 
 
-class Distinct(NamedTuple):
-    """The coordinates of rows in one feature.
+class FeatureRows(NamedTuple):
+    """Rows in one feature.
 
     Attributes:
-        values: (n,), the coordinate of each row; with a table, (u,), the distinct coordinates
+        runs: what the feature's kernel needs of each run of ``ROWS`` rows; with a table, of the
+            distinct values
         places: (n,), the position of each row in the table; None without a table
+        size: the number of distinct values, or of rows
     """
 
-    values: Float
+    runs: list[Any]
     places: Int | None
+    size: int
 
     @classmethod
-    def of(cls, coordinates: Float) -> "Distinct":
-        """Return the coordinates (n,), with a table if there are few distinct values."""
-        most = min(len(coordinates) // LEAST_REPEATS, MOST_DISTINCT)
-        if most < 1 or len(np.unique(coordinates[: 2 * most])) > most:
-            return cls(coordinates, None)
-        values, places = np.unique(coordinates, return_inverse=True)
-        return cls(values, places) if len(values) <= most else cls(coordinates, None)
+    def of(cls, factor: FeatureKernel, coordinates: Float) -> "FeatureRows":
+        """Return the rows with coordinates (n,), with a table if there are few distinct values."""
+        values, places = distinct(coordinates)
+        whole = factor.rows(values)
+        parts = [whole.run(run) for run in runs(len(values), ROWS)]
+        return cls(parts, places, len(values))
+
+    def table(self, columns: FactorColumns) -> Float | None:
+        """Return the values of the distinct coordinates, (u, SIZE); None without a table."""
+        if self.places is None:
+            return None
+        table = np.empty((MOST_DISTINCT, SIZE))
+        columns.fill(self.runs[0], table, np.empty(table.shape))
+        return table[: self.size]
+
+
+def distinct(coordinates: Float) -> tuple[Float, Int | None]:
+    """Return the distinct coordinates (u,) and the position of each row among them (n,), if there
+    are few; the coordinates (n,) and None otherwise."""
+    most = min(len(coordinates) // LEAST_REPEATS, MOST_DISTINCT)
+    if most < 1 or len(np.unique(coordinates[: 2 * most])) > most:
+        return coordinates, None
+    values, places = np.unique(coordinates, return_inverse=True)
+    return (values, places) if len(values) <= most else (coordinates, None)
 
 
 class ActiveFeatures:
@@ -263,6 +212,11 @@ class ActiveFeatures:
         self.shares = shares[self.places]
         self.factors = [kernel.factor(n_features, j) for j in self.places.tolist()]
         self.total = float(total_of(self.shares[:, None], kernel.order)[0])
+
+    @property
+    def has_quotients(self) -> bool:
+        """True if ∂S/∂t_j is (1 + S)/(1 + t_j): without an order, and with positive terms."""
+        return self.kernel.order is None and self.kernel.base in (Gaussian.name, *SIDED)
 
     def coordinates(self, points: Float, origin: Float) -> Float:
         """Return the coordinates (p, n) of points (n, d), measured from ``origin`` (d,)."""
@@ -285,11 +239,11 @@ class ActiveFeatures:
         """Return the terms a_j k_j (p, …)."""
         return self.shares.reshape(-1, *[1] * (values.ndim - 1)) * values
 
-    def sums(self, differences: Float, values: Float, weights: Float) -> Float:
+    def sums(self, steps: Iterable[Float], values: Float, weights: Float) -> Float:
         """Return the sums of weights times ∂S/∂ log gamma_j and ∂S/∂ log a_j, (2, p).
 
         Args:
-            differences: of coordinates, (p, …)
+            steps: ∂k_j/∂ log gamma_j (…) of each feature
             values: k_j, (p, …)
             weights: (…)
         """
@@ -297,9 +251,8 @@ class ActiveFeatures:
         slopes = slopes_of(terms, self.kernel.order)
         slopes *= weights
         sums = np.empty((2, len(self.places)))
-        for place, factor in enumerate(self.factors):
-            steps = factor.by_width(differences[place], values[place])
-            sums[0, place] = self.shares[place] * np.vdot(slopes[place], steps)
+        for place, of_feature in enumerate(steps):
+            sums[0, place] = self.shares[place] * np.vdot(slopes[place], of_feature)
             sums[1, place] = np.vdot(slopes[place], terms[place])
         return sums
 
@@ -330,13 +283,31 @@ class PreparedAnova(PreparedKernel):
         self.order = kernel.order
         self.origin = origin_of(centres, origin)
         self.centres = self.features.coordinates(centres, self.origin)
+        self.is_product = self.order is None and self.features.total >= LEAST_TOTAL
+        self.columns = self._columns()
+
+    def _columns(self) -> list[list[FactorColumns]]:
+        """Return the columns of each group of centres in each active feature."""
+        p, m = self.centres.shape
+        whole = np.zeros((p, m + -m % SIZE))
+        whole[:, :m] = self.centres
+        shares = self.features.shares.tolist()
+        columns = [
+            factor.columns(of_feature, share, float(self.is_product))
+            for factor, of_feature, share in zip(self.features.factors, whole, shares, strict=True)
+        ]
+        groups = runs(whole.shape[1], SIZE)
+        return [[of_feature.group(group) for of_feature in columns] for group in groups]
 
     def __call__(self, points: Float, out: Float) -> None:
         coordinates = self.features.coordinates(points, self.origin)
-        points_by_feature = [Distinct.of(of_feature) for of_feature in coordinates]
+        rows = [
+            FeatureRows.of(factor, of_feature)
+            for factor, of_feature in zip(self.features.factors, coordinates, strict=True)
+        ]
 
         def write(group: slice, work: Float) -> None:
-            self._fill(points_by_feature, group, work)
+            self._fill(rows, self.columns[group.start // SIZE], work)
 
         by_groups(out, write, SIZE)
 
@@ -345,7 +316,11 @@ class PreparedAnova(PreparedKernel):
         sums = np.zeros((2, len(features.places)))
         for rows, group, differences in self._pieces(points):
             of_pairs = features.values(differences)
-            sums += features.sums(differences, of_pairs, weights[rows, group])
+            steps = [
+                factor.by_width(*of_feature)
+                for factor, *of_feature in zip(features.factors, differences, of_pairs, strict=True)
+            ]
+            sums += features.sums(steps, of_pairs, weights[rows, group])
         return features.gradient(sums, float(np.einsum("nm,nm->", weights, values)))
 
     def input_gradient(self, points: Float, values: Float, weights: Float) -> Float:
@@ -363,46 +338,46 @@ class PreparedAnova(PreparedKernel):
                 gradients[rows, features.places[place]] += scale * sums
         return gradients
 
-    def _fill(self, points: list[Distinct], group: slice, out: Float) -> None:
+    def _fill(self, rows: list[FeatureRows], columns: list[FactorColumns], out: Float) -> None:
         """Write the values for a group of g centres and n rows into ``out`` (g, n).
 
         Args:
-            points: the rows' coordinates in each active feature
-            group: positions of the centres
+            rows: the rows in each active feature
+            columns: the columns of the group in each active feature
             out: (g, n)
         """
         g, n = out.shape
         tables = [
-            None if distinct.places is None else self.terms(place, distinct.values, group)
-            for place, distinct in enumerate(points)
+            of_rows.table(of_columns) for of_rows, of_columns in zip(rows, columns, strict=True)
         ]
-        terms = np.empty((min(n, ROWS), g))
+        terms = np.zeros((min(n + -n % PIECE_ROWS, ROWS), SIZE))
         interactions = Interactions(self.order, terms.shape)
-        for rows in runs(n, ROWS):
-            if rows.stop - rows.start < len(terms):
-                terms = terms[: rows.stop - rows.start]
-                interactions = Interactions(self.order, terms.shape)
-            interactions.sums[...] = 0.0
-            for place, (distinct, table) in enumerate(zip(points, tables, strict=True)):
-                if distinct.places is None or table is None:
-                    self.terms(place, distinct.values[rows], group, terms)
+        for number, run in enumerate(runs(n, ROWS)):
+            count = run.stop - run.start
+            interactions.sums[...] = float(self.is_product)
+            for of_rows, of_columns, table in zip(rows, columns, tables, strict=True):
+                if of_rows.places is None or table is None:
+                    of_columns.fill(of_rows.runs[number], terms, interactions.work)
                 else:
-                    np.take(table, distinct.places[rows], axis=0, out=terms, mode="clip")
-                interactions.add(terms)
-            np.divide(interactions.total.T, self.features.total, out=out[:, rows])
+                    np.take(table, of_rows.places[run], axis=0, out=terms[:count], mode="clip")
+                if self.is_product:
+                    interactions.sums[0] *= terms
+                else:
+                    interactions.add(terms)
+            if self.is_product:
+                interactions.sums[0] -= 1.0
+            values = interactions.total[:count, :g].T / self.features.total
+            np.minimum(values, 1.0, out=out[:, run])
 
-    def terms(
-        self, place: int, coordinates: Float, group: slice, out: Float | None = None
-    ) -> Float:
+    def terms(self, place: int, coordinates: Float, group: slice) -> Float:
         """Return a_j k_j (n, g) of an active feature.
 
         Args:
             place: position of the feature among the active ones
             coordinates: (n,), of rows
             group: positions of g centres
-            out: (n, g), where to write the values, or None
         """
-        terms = np.subtract(coordinates[:, None], self.centres[place, group], out=out)
+        terms = np.subtract.outer(coordinates, self.centres[place, group])
         self.features.factors[place].value(terms)
         terms *= self.features.shares[place]
         return np.asarray(terms)
@@ -418,42 +393,90 @@ class AnovaTriangle:
     """Values of an ANOVA kernel between n points (n, d): ``values`` holds the columns of the lower
     triangle one after the other.
 
-    They are computed in slabs, a few points and all later ones. The values k_j of each feature are
-    kept for the gradient if they are at most ``most_kept`` numbers.
+    They are computed in slabs, a few points and all later ones, and a feature at a time, so that
+    all arrays stay in the cache. The values k_j of features are kept for the gradient if they are
+    at most ``most_kept`` numbers.
     """
 
     def __init__(self, kernel: "Anova", points: Float, most_kept: int = KEPT) -> None:
         n, d = points.shape
         self.features = ActiveFeatures(kernel, d)
-        self.coordinates = self.features.coordinates(points, points.mean(axis=0))
-        self.slabs = runs(n, max(PAIRS // n, 1))
-        keeps = len(self.coordinates) * n * n // 2 <= most_kept
-        self.kept = list[Float]()
+        coordinates = self.features.coordinates(points, points.mean(axis=0))
+        self.pairs = [
+            factor.pairs(of_feature)
+            for factor, of_feature in zip(self.features.factors, coordinates, strict=True)
+        ]
+        self.slabs = slabs(n)
+        keeps = len(self.pairs) * n * n // 2 <= most_kept
+        self.kept = list[list[Float]]()
         whole = np.zeros((n, n))
         for slab in self.slabs:
-            of_pairs = self.features.values(self._differences(slab))
+            interactions = Interactions(kernel.order, (slab.stop - slab.start, n - slab.start))
+            of_features = self._values(slab)
+            for share, values in zip(self.features.shares.tolist(), of_features, strict=True):
+                interactions.add(share * values)
             if keeps:
-                self.kept.append(of_pairs)
-            terms = self.features.terms(of_pairs)
-            whole[slab, slab.start :] = total_of(terms, kernel.order)
+                self.kept.append(of_features)
+            whole[slab, slab.start :] = interactions.total
         whole /= self.features.total
         self.values: Float = lapack.dtrttp(whole.T, uplo="L")[0]
 
     def gradient(self, weights: Float) -> Float:
         """Return Σ weights ∂k/∂ log parameter for weights in the layout of ``values``."""
-        whole = lapack.dtpttr(self.coordinates.shape[1], weights, uplo="L")[0].T
-        sums = np.zeros((2, len(self.features.places)))
+        n = len(self.slabs) and self.slabs[-1].stop
+        whole = lapack.dtpttr(n, weights, uplo="L")[0].T
+        products = lapack.dtpttr(n, self.values, uplo="L")[0].T * self.features.total
+        products += 1.0
+        sums = np.zeros((2, len(self.pairs)))
         for number, slab in enumerate(self.slabs):
-            differences = self._differences(slab)
-            of_pairs = self.kept[number] if self.kept else self.features.values(differences)
-            sums += self.features.sums(differences, of_pairs, whole[slab, slab.start :])
+            later = slice(slab.start, None)
+            of_features = self.kept[number] if self.kept else self._values(slab)
+            if self.features.has_quotients:
+                sums += self._sums(slab, of_features, whole[slab, later] * products[slab, later])
+            else:
+                steps = [
+                    pairs.by_width(slab, values)
+                    for pairs, values in zip(self.pairs, of_features, strict=True)
+                ]
+                sums += self.features.sums(steps, np.stack(of_features), whole[slab, later])
         return self.features.gradient(sums, float(weights @ self.values))
 
-    def _differences(self, slab: slice) -> Float:
-        """Return the differences (p, k, m) between the coordinates of k points of a slab and of all
-        m later ones."""
-        later = self.coordinates[:, None, slab.start :]
-        return self.coordinates[:, slab, None] - later
+    def _sums(self, slab: slice, of_features: list[Float], weighted: Float) -> Float:
+        """Return the sums of weights times ∂S/∂ log gamma_j and ∂S/∂ log a_j, (2, p), where
+        ∂S/∂t_j = (1 + S)/(1 + t_j).
+
+        Args:
+            slab: positions of k points
+            of_features: k_j (k, m) of each feature, for the m points from the first of the slab
+            weighted: weights times 1 + S, (k, m)
+        """
+        sums = np.empty((2, len(of_features)))
+        slopes = np.empty(weighted.shape)
+        shares = self.features.shares.tolist()
+        for place, (pairs, values) in enumerate(zip(self.pairs, of_features, strict=True)):
+            np.multiply(values, shares[place], out=slopes)
+            slopes += 1.0
+            np.divide(weighted, slopes, out=slopes)
+            steps = pairs.by_width(slab, values)
+            sums[:, place] = np.vdot(slopes, steps), np.vdot(slopes, values)
+        return sums * self.features.shares
+
+    def _values(self, slab: slice) -> list[Float]:
+        """Return the values k_j (k, m) of each feature for the points of a slab and all later
+        ones."""
+        return [pairs.values(slab) for pairs in self.pairs]
+
+
+def slabs(n: int) -> list[slice]:
+    """Divide n points into slabs, each of which has about ``PAIRS`` pairs with all points from its
+    first on."""
+    divided = list[slice]()
+    start = 0
+    while start < n:
+        count = min(max(PAIRS // (n - start), 1), MOST_POINTS)
+        divided.append(slice(start, min(start + count, n)))
+        start += count
+    return divided
 
 
 @dataclass(frozen=True, repr=False)
@@ -520,9 +543,11 @@ class Anova(Family, name="anova", form=PreparedAnova):
         gamma = float(self.widths(n_features)[j])
         if j in self.categorical:
             return LevelFeature(gamma)
-        if self.base == Laplacian.name:
-            return LaplacianFeature(gamma)
+        if self.base == Gaussian.name:
+            return GaussianFeature(gamma)
         kernel: Any = KERNELS[self.base]
+        if self.base in SIDED:
+            return SidedFeature(gamma, *SIDED[self.base])
         return RadialFeature(kernel(1.0), gamma)
 
     def shares_of(self, n_features: int) -> Float:
