@@ -23,7 +23,7 @@ import numpy as np
 
 from partirvm.core.groups import standard_error
 from partirvm.core.held_back import sampled_rows
-from partirvm.core.row_order import Resemblance, resemblance
+from partirvm.core.row_order import resemblance
 from partirvm.core.sampling import Purpose, draw_key, uniform
 from partirvm.data.source import Source
 from partirvm.execution import Executor
@@ -108,52 +108,66 @@ class FoundGroups:
 
     def remark(self) -> str:
         """Return a sentence that names the columns and the option."""
-        judgement = (
-            f"errors of left-out groups are {self.ratio:.1f} × those of left-out rows, and 95 % "
-            f"intervals cover {self.covered:.0%} of their rows: intervals are right for new rows "
-            "of these groups, but too narrow for new groups. If you predict new groups, set "
-        )
-        if not self.columns:
-            return (
-                f"rows seem to be ordered by groups, such as days, batches or machines: if groups "
-                f"of {self.rows:,.0f} successive rows are left out, {judgement}groups=... in fit "
-                "(`ingest --groups COLUMN`) to the day, batch or machine of each row"
-            )
-        names = listed(self.columns, show=quoted)
-        value = repr(self.columns if len(self.columns) > 1 else self.columns[0])
+        rows = "rows seem to be ordered by groups, such as batches, days or machines"
+        groups = f"groups of {self.rows:,.0f} successive rows"
+        option = "groups=... in fit (`ingest --groups COLUMN`) to the group of each row"
+        if self.columns:
+            names = listed(self.columns, show=quoted)
+            size = f"about {self.rows:,.0f} rows"
+            rows = f"{self.groups:,} groups of {size} have equal values of {names}"
+            groups = "whole groups"
+            option = _option(self.columns)
         return (
-            f"{self.groups:,} groups of about {self.rows:,.0f} rows have equal values of {names}, "
-            f"and {judgement}groups=Groups({value}) in fit (`ingest --groups "
-            f"{','.join(self.columns)}`)"
+            f"{rows}: if {groups} are left out, errors are {self.ratio:.1f} × those of left-out "
+            f"rows, and 95 % intervals cover {self.covered:.0%} of the rows. Intervals are right "
+            "for new rows of these groups, but too narrow for new groups: if you predict new "
+            f"groups, set {option}"
         )
 
 
 @dataclass(frozen=True)
-class FoundOrder:
-    """Successive rows of the table whose errors resemble each other, whatever the features.
+class SharedErrors:
+    """Rows whose errors resemble each other, whatever the features.
 
     Attributes:
-        correlation: fraction of the variance of errors that successive rows share
+        columns: names of the columns that are equal in such rows; none if they are successive rows
+            of the table
+        correlation: fraction of the variance of errors that the rows share
         ratio: errors ÷ errors without this part
     """
 
+    columns: tuple[str, ...]
     correlation: float
     ratio: float
 
     def facts(self) -> dict[str, Any]:
         """Return the history's facts, with a remark."""
-        return {**asdict(self), "columns": [], "remark": self.remark()}
+        return {**asdict(self), "columns": list(self.columns), "remark": self.remark()}
 
     def remark(self) -> str:
-        """Return a sentence that says what the order may mean, and names the option."""
-        return (
-            f"errors of successive rows resemble each other (correlation {self.correlation:.2f}): "
+        """Return a sentence that says what the rows have in common, and names the option."""
+        rows = "successive rows"
+        cause = (
             "rows seem to be ordered by something that the features do not say, such as a batch, "
-            "a day or a machine. Intervals are right for single rows of new groups, but rows of a "
-            "group have similar errors, so that their mean is less certain than if they were "
-            "independent. If you know the groups, set groups=... in fit (`ingest --groups "
-            f"COLUMN`): errors for known groups may then be as low as 1/{self.ratio:.1f}"
+            "a day or a machine"
         )
+        advice = "if you know these groups, set groups=... in fit (`ingest --groups COLUMN`)"
+        if self.columns:
+            rows = f"rows with equal values of {listed(self.columns, show=quoted)}"
+            cause = "they seem to be of one group, such as a batch, a patient or a machine"
+            advice = f"set {_option(self.columns)}"
+        return (
+            f"errors of {rows} resemble each other (correlation {self.correlation:.2f}): {cause}. "
+            "Intervals are right for single rows of new groups, but the mean of several rows of a "
+            f"group is less certain than if their errors were independent, and errors for known "
+            f"groups could be as low as 1/{self.ratio:.1f}: {advice}"
+        )
+
+
+def _option(columns: tuple[str, ...]) -> str:
+    """Return how groups are declared by the columns that describe them."""
+    value = repr(columns if len(columns) > 1 else columns[0])
+    return f"groups=Groups({value}) in fit (`ingest --groups {','.join(columns)}`)"
 
 
 @dataclass(frozen=True)
@@ -220,36 +234,96 @@ class GroupSearch:
     rows: FittedRows
     order: Int
 
+    def result(
+        self, described: Sequence[tuple[Int, Sequence[str]]]
+    ) -> FoundGroups | SharedErrors | None:
+        """Return the groups at which intervals mislead most or, without any, rows that share
+        errors. ``described`` are codes (n,) of groups, with the names of their columns."""
+        groups = [self.misled_by(*codes_and_columns) for codes_and_columns in described]
+        misled = max(filter(None, groups), key=lambda item: item.ratio, default=None)
+        misled = misled or self.misled_by_order()
+        if misled:
+            return misled
+        shared = [self.shared_by(*codes_and_columns) for codes_and_columns in described]
+        largest = max(filter(None, shared), key=lambda item: item.correlation, default=None)
+        return largest or self.shared_by_order()
+
     @cached_property
     def all_alone(self) -> LeftOutScores:
         """All rows, left out at random."""
         return self.rows.left_out(np.arange(len(self.order)))
 
-    def of_columns(self, codes: Int, columns: Sequence[str]) -> FoundGroups | None:
+    @cached_property
+    def errors_alone(self) -> Float:
+        """Standardised errors of all rows, left out at random, without local residuals (n,)."""
+        if self.rows.model.residuals is None:
+            return self.all_alone.standardised
+        return self.rows.of_vectors.left_out(np.arange(len(self.order))).standardised
+
+    def misled_by(self, codes: Int, columns: Sequence[str]) -> FoundGroups | None:
         """Return the groups with these codes (n,) if intervals mislead at them.
 
         ``columns`` are the names of the columns that are equal in all rows of a group.
         """
-        places = drawn_rows(codes, self.rows.centres)
-        sample, alone = self._sample(places)
-        return _misled(alone, sample.left_out(codes[places]), codes[places], columns)
+        return self._misled(drawn_rows(codes, self.rows.centres), codes, columns)
 
-    def of_order(self) -> FoundGroups | FoundOrder | None:
-        """Return blocks of successive rows if intervals mislead at them, or that errors of
-        successive rows resemble each other."""
+    def misled_by_order(self) -> FoundGroups | None:
+        """Return blocks of successive rows if intervals mislead at them."""
         n = len(self.order)
         size = min(BLOCK_ROWS, n // LEAST_CODES)
         if size < GROUP_ROWS:
             return None
-        runs = self.order // RUN_ROWS
-        chosen = np.linspace(0, runs.max(), LEFT_OUT // RUN_ROWS).astype(np.int64)
-        places = np.arange(n) if n <= LEFT_OUT else np.flatnonzero(np.isin(runs, chosen))
+        return self._misled(successive_rows(self.order), self.order // size, ())
+
+    def shared_by(self, codes: Int, columns: Sequence[str]) -> SharedErrors | None:
+        """Return rows with equal codes (n,) if their errors resemble each other.
+
+        ``columns`` are the names of the columns that are equal in all rows of a group.
+        """
+        places = drawn_rows(codes, self.rows.centres)
+        return self._shared(places[np.argsort(codes[places], kind="stable")], columns)
+
+    def shared_by_order(self) -> SharedErrors | None:
+        """Return successive rows if their errors resemble each other."""
+        places = successive_rows(self.order)
+        return self._shared(places[np.argsort(self.order[places])], ())
+
+    def _shared(self, places: Int, columns: Sequence[str]) -> SharedErrors | None:
+        """Return rows at these positions if the errors of neighbours among them resemble each
+        other, and their common part clearly makes them ``LARGER`` by this ratio."""
+        pairs = resemblance(self.rows.points[places], self.errors_alone[places])
+        least = 1.0 - LARGER**-2
+        if pairs is None or pairs.correlation - SURE * pairs.standard_error <= least:
+            return None
+        correlation = min(pairs.correlation, MOST_SHARED)
+        return SharedErrors(tuple(columns), correlation, float((1.0 - correlation) ** -0.5))
+
+    def _misled(self, places: Int, codes: Int, columns: Sequence[str]) -> FoundGroups | None:
+        """Return groups if the intervals of the fit mislead at them.
+
+        Args:
+            places: increasing positions of the rows that are left out (m,)
+            codes: the groups of all rows (n,)
+            columns: names of the columns that are equal in all rows of a group
+        """
         sample, alone = self._sample(places)
-        blocks = self.order[places] // size
-        groups = _misled(alone, sample.left_out(blocks), blocks, ())
-        by_order = np.argsort(self.order[places])
-        shared = resemblance(sample.points[by_order], alone.standardised[by_order])
-        return groups or _sharing(shared)
+        groups = codes[places]
+        least = LARGER * _root_mean(alone.errors)
+        has_residuals = sample.model.residuals is not None
+        # local residuals hardly change errors of new groups, so that errors without them come first
+        if has_residuals and _root_mean(sample.of_vectors.left_out(groups).errors) <= least:
+            return None
+        together = sample.left_out(groups)
+        end = max(float(np.quantile(alone.scores, LEVEL)), 1.0)
+        inside = (together.scores <= end).astype(np.float64)
+        covered = float(inside.mean())
+        highest = covered + SURE * standard_error(inside, groups[together.rows])
+        error = _root_mean(together.errors)
+        if highest >= MISLEADING or error <= least:
+            return None
+        n_groups = len(np.unique(groups))
+        ratio = error / _root_mean(alone.errors)
+        return FoundGroups(tuple(columns), n_groups, len(groups) / n_groups, ratio, covered)
 
     def _sample(self, places: Int) -> tuple[FittedRows, LeftOutScores]:
         """Return the rows at these increasing positions, and their scores if they are left out at
@@ -285,44 +359,24 @@ def drawn_rows(codes: Int, centres: Int, most: int = LEFT_OUT) -> Int:
     return np.flatnonzero(is_drawn[groups] & (ranks < sizes[groups]))
 
 
-def _misled(
-    alone: LeftOutScores, together: LeftOutScores, groups: Int, columns: Sequence[str]
-) -> FoundGroups | None:
-    """Return groups if the intervals of rows mislead at them.
-
-    Args:
-        alone: rows that were left out at random (n)
-        together: the same rows, left out with their group
-        groups: the groups (n,)
-        columns: names of the columns that are equal in all rows of a group
-    """
-    most = max(float(np.quantile(alone.scores, LEVEL)), 1.0)
-    inside = (together.scores <= most).astype(np.float64)
-    covered = float(inside.mean())
-    squares = together.errors**2
-    of_rows = float(np.mean(alone.errors**2))
-    larger = squares - LARGER**2 * of_rows
-    is_clear = covered + SURE * standard_error(inside, groups) < MISLEADING
-    if not is_clear or larger.mean() <= 0.0:
-        return None
-    ratio = float(np.sqrt(squares.mean() / of_rows))
-    n_groups = len(np.unique(groups))
-    return FoundGroups(tuple(columns), n_groups, len(groups) / n_groups, ratio, covered)
+def successive_rows(order: Int) -> Int:
+    """Return the increasing positions of at most ``LEFT_OUT`` rows in runs of ``RUN_ROWS``, given
+    their places in the table (n,)."""
+    if len(order) <= LEFT_OUT:
+        return np.arange(len(order))
+    runs = order // RUN_ROWS
+    chosen = np.linspace(0, runs.max(), LEFT_OUT // RUN_ROWS).astype(np.int64)
+    return np.flatnonzero(np.isin(runs, chosen))
 
 
-def _sharing(shared: Resemblance | None) -> FoundOrder | None:
-    """Return that errors of successive rows resemble each other, if their common part clearly
-    makes them ``LARGER`` by this ratio."""
-    least = 1.0 - LARGER**-2
-    if shared is None or shared.correlation - SURE * shared.standard_error <= least:
-        return None
-    correlation = min(shared.correlation, MOST_SHARED)
-    return FoundOrder(correlation, float((1.0 - correlation) ** -0.5))
+def _root_mean(errors: Float) -> float:
+    """Return the root mean square of errors (n,)."""
+    return float(np.sqrt(np.mean(errors**2)))
 
 
 def find_groups(
     model: Model, beta: float, source: Source, executor: Executor
-) -> FoundGroups | FoundOrder | None:
+) -> FoundGroups | SharedErrors | None:
     """Return groups of rows at which the intervals of a fit of one target mislead, or whose errors
     resemble each other; None if there are none.
 
@@ -344,9 +398,9 @@ def find_groups(
     order = np.argsort(np.argsort(reader.original_rows(numbers[present])))
     with one_blas_thread():
         search = GroupSearch(FittedRows(model, beta, tile, numbers[present]), order)
-        found = [
-            search.of_columns(repetition.codes, [columns.features[j] for j in repetition.columns])
-            for repetition in repetitions(tile.X, numeric)[:TRIED]
-        ]
-        groups = max(filter(None, found), key=lambda groups: groups.ratio, default=None)
-        return groups or search.of_order()
+        return search.result(
+            [
+                (item.codes, [columns.features[j] for j in item.columns])
+                for item in repetitions(tile.X, numeric)[:TRIED]
+            ]
+        )

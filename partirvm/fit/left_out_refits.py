@@ -10,7 +10,7 @@ would state, so that a row counts as covered only if the stated uncertainty grow
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -26,10 +26,16 @@ from partirvm.local.cells import Cells
 from partirvm.local.metric import Metric
 from partirvm.local.residuals import LocalResiduals
 from partirvm.model import Model
+from partirvm.model.base import nearness_in
+from partirvm.model.fitted import reach_of
 from partirvm.types import Float, Int
 
 FOLDS = 5
 """Number of folds: each takes a dense solve."""
+
+JUDGED = 256
+"""Number of rows that are predicted with local residuals: each takes a solve with its neighbours.
+"""
 
 LEVEL = 0.95
 """Level of the intervals."""
@@ -38,25 +44,21 @@ LEAST_END = 1e-9
 """Minimum distance of an interval's end from the mean, in standard deviations."""
 
 
-@dataclass(frozen=True)
-class LeftOutScores:
-    """What models without them state of n rows.
+class LeftOutScores(NamedTuple):
+    """What models without them state of m of the n rows.
 
     Attributes:
-        errors: target − mean, in the target's units (n,)
-        deviations: stated standard deviations (n,)
+        rows: positions of the rows, increasing (m,)
+        errors: target − mean, in the target's units (m,)
+        standardised: errors ÷ stated standard deviations (m,)
         scores: |error| ÷ the distance of the interval's end on its side; above 1, the row is
-            outside its 95 % interval (n,)
+            outside its 95 % interval (m,)
     """
 
+    rows: Int
     errors: Float
-    deviations: Float
+    standardised: Float
     scores: Float
-
-    @property
-    def standardised(self) -> Float:
-        """Errors ÷ stated standard deviations (n,)."""
-        return self.errors / self.deviations
 
 
 @dataclass(frozen=True)
@@ -111,24 +113,44 @@ class FittedRows:
         places = np.minimum(np.searchsorted(self.numbers, rows), len(self.numbers) - 1)
         return np.where(self.numbers[places] == rows, places, -1)
 
+    @cached_property
+    def of_vectors(self) -> Self:
+        """The rows with the model without its local residuals."""
+        return replace(self, model=self.model.sparse())
+
     def left_out(self, groups: Int) -> LeftOutScores:
-        """Leave out the rows in folds of whole ``groups`` (n,)."""
+        """Leave out the rows in folds of whole ``groups`` (n,), and return the scores of all rows
+        or, with local residuals, of about ``JUDGED`` of them: these take most of the time."""
+        every = 1 if self.model.residuals is None else -(-len(groups) // JUDGED)
         X = without_own_levels(self.tile.X, groups, self.model.design.scaling.embedded)
-        scaling = self.model.design.scaling
-        y = float(scaling.t_shift[0]) + float(scaling.t_scale[0]) * self.target
-        errors = np.empty(len(X))
-        deviations = np.empty(len(X))
-        scores = np.empty(len(X))
-        for fold in group_folds(groups, FOLDS):
-            model = self.without(fold).predictive
-            mean, variance, _ = model.moments(X[fold])
-            deviation = np.sqrt(variance)
-            errors[fold] = y[fold] - mean
-            deviations[fold] = deviation
-            ends = multiples_at(model.multiples([LEVEL]), deviation[:, None])[:, :, 0]
-            scores[fold] = _scores(errors[fold] / deviation, *ends)
-        weights = np.sqrt(np.ones(len(X)) * self.tile.root_weights**2)
-        return LeftOutScores(errors, deviations / weights, scores * weights)
+        parts = [
+            self._scores(self.without(fold), X, fold[::every])
+            for fold in group_folds(groups, FOLDS)
+        ]
+        joined = [np.concatenate(part) for part in zip(*parts, strict=True)]
+        order = np.argsort(joined[0])
+        return LeftOutScores(*(values[order] for values in joined))
+
+    def _scores(self, model: Model, X: Float, rows: Int) -> LeftOutScores:
+        """Return what a model states of rows that were left out of it.
+
+        Args:
+            model: the model without these rows
+            X: inputs of all rows (n, d)
+            rows: positions of the rows (m,)
+        """
+        scaling = model.design.scaling
+        stated = model.predictive
+        mean, variance, _ = stated.moments(X[rows])
+        deviations = np.sqrt(variance)
+        y = float(scaling.t_shift[0]) + float(scaling.t_scale[0]) * self.target[rows]
+        lower, upper = multiples_at(stated.multiples([LEVEL]), deviations[:, None])[:, :, 0]
+        root_weights = (np.ones(len(X)) * self.tile.root_weights)[rows]
+        z = root_weights * (y - mean) / deviations
+        scores = np.where(
+            z < 0, z / np.minimum(lower, -LEAST_END), z / np.maximum(upper, LEAST_END)
+        )
+        return LeftOutScores(rows, y - mean, z, scores)
 
     def without(self, fold: Int) -> Model:
         """Return the model without the rows at these positions."""
@@ -137,16 +159,18 @@ class FittedRows:
         weights = self.weights[others]
         target = self.target[others]
         statistics = GramStatistics.of(
-            design.all_labels,
-            GramBlock.of(block[:, :0], block, target[:, None], weights),
+            design.all_labels, GramBlock.of(block[:, :0], block, target[:, None], weights)
         )
-        found = posterior(statistics, self.model.alpha, self.beta)
-        model = replace(self.model, design=design, mean=found.mean, root=found.root())
+        refit = posterior(statistics, self.model.alpha, self.beta)
+        model = replace(self.model, design=design, mean=refit.mean, root=refit.root())
         if model.residuals is not None:
             residuals = target - block @ model.mean
             errors = _leave_one_out(block @ model.root, residuals, self.beta * weights)
             model = replace(model, residuals=self._residuals(model.residuals, others, errors))
-        return model.with_reach_of(self.tile.X[others])
+        if not design.kernel.local or not len(design.centres):
+            return model
+        near = nearness_in(design, block)
+        return replace(model, reach=reach_of(near)) if len(near) else model
 
     def _design_without(self, fold: Int, others: Int) -> tuple[Design, Float]:
         """Return the design without vectors at the rows of a fold, and its block at the others.
@@ -198,16 +222,3 @@ def _leave_one_out(white: Float, residuals: Float, precisions: Float) -> Float:
     """
     leverage = precisions * np.einsum("nm,nm->n", white, white)
     return np.asarray(residuals / np.maximum(1.0 - leverage, LEAST))
-
-
-def _scores(z: Float, lower: Float, upper: Float) -> Float:
-    """Return the distances of rows from the mean, ÷ those of the ends of their intervals (n,).
-
-    Args:
-        z: errors in standard deviations (n,)
-        lower: lower ends, in standard deviations (n,)
-        upper: upper ends (n,)
-    """
-    below = z / np.minimum(lower, -LEAST_END)
-    above = z / np.maximum(upper, LEAST_END)
-    return np.asarray(np.where(z < 0, below, above))
