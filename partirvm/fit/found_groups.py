@@ -45,7 +45,7 @@ MOST_COLUMNS = 200
 """Maximum number of features: with more, all pairs of columns would take seconds."""
 
 LEAST_GROUPS = 10
-"""Minimum number of groups that are described by several columns."""
+"""Minimum effective number of groups."""
 
 LEAST_CODES = 30
 """Minimum number of different values of a single column."""
@@ -199,19 +199,26 @@ def repetitions(X: Float, numeric: Sequence[int]) -> list[Repetition]:
             codes[column] = places, len(values)
     by_columns = dict[tuple[int, ...], Repetition]()
     for column, (places, count) in codes.items():
+        if effective_number(places) < LEAST_GROUPS:
+            continue
         determined = [
             other
             for other, (values, other_count) in codes.items()
             if other_count <= count and _is_function(values, places, count)
         ]
         others = [other for other in determined if other != column]
-        is_described = count >= LEAST_GROUPS and any(
-            codes[other][1] >= LEAST_VALUES for other in others
-        )
+        is_described = any(codes[other][1] >= LEAST_VALUES for other in others)
         if is_described or (count >= LEAST_CODES and count * CODE_ROWS <= n):
             columns = tuple(sorted(determined))
             by_columns.setdefault(columns, Repetition(columns, places, count))
     return sorted(by_columns.values(), key=lambda item: (-len(item.columns), -item.n_groups))
+
+
+def effective_number(codes: Int) -> float:
+    """Return the number of groups of equal size that say as much as the groups of rows with these
+    codes (n,): n² ÷ Σ n_g² (Kish 1965). It is small where most rows have one value, such as 0."""
+    counts = np.bincount(codes).astype(np.float64)
+    return float(counts.sum() ** 2 / np.sum(counts**2))
 
 
 def _is_function(values: Int, places: Int, count: int) -> bool:
