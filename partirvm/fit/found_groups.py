@@ -167,7 +167,10 @@ class SharedErrors:
 def _option(columns: tuple[str, ...]) -> str:
     """Return how groups are declared by the columns that describe them."""
     value = repr(columns if len(columns) > 1 else columns[0])
-    return f"groups=Groups({value}) in fit (`ingest --groups {','.join(columns)}`)"
+    option = f"groups=Groups({value}) in fit (`ingest --groups {','.join(columns)}`)"
+    if len(columns) > 1:
+        return option
+    return f"{option}; the column is then no feature, which it remains if groups=... is its values"
 
 
 @dataclass(frozen=True)
