@@ -263,12 +263,13 @@ class GroupSearch:
         """All rows, left out at random."""
         return self.rows.left_out(np.arange(len(self.order)))
 
-    @cached_property
-    def errors_alone(self) -> Float:
-        """Standardised errors of all rows, left out at random, without local residuals (n,)."""
-        if self.rows.model.residuals is None:
+    def _errors_alone(self, places: Int) -> Float:
+        """Return the standardised errors of the rows at these increasing positions, left out at
+        random, without local residuals (m,)."""
+        if len(places) == len(self.order) and self.rows.model.residuals is None:
             return self.all_alone.standardised
-        return self.rows.of_vectors.left_out(np.arange(len(self.order))).standardised
+        sample = self.rows.of_vectors.take(places)
+        return sample.left_out(np.arange(len(places))).standardised
 
     def misled_by(self, codes: Int, columns: Sequence[str]) -> FoundGroups | None:
         """Return the groups with these codes (n,) if intervals mislead at them.
@@ -301,7 +302,10 @@ class GroupSearch:
     def _shared(self, places: Int, columns: Sequence[str]) -> SharedErrors | None:
         """Return rows at these positions if the errors of neighbours among them resemble each
         other, and their common part clearly makes them ``LARGER`` by this ratio."""
-        pairs = resemblance(self.rows.points[places], self.errors_alone[places])
+        rows = np.sort(places)
+        order = np.searchsorted(rows, places)
+        errors = self._errors_alone(rows)
+        pairs = resemblance(self.rows.points[places], errors[order])
         least = 1.0 - LARGER**-2
         if pairs is None or pairs.correlation - SURE * pairs.standard_error <= least:
             return None
