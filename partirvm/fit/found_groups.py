@@ -263,11 +263,18 @@ class GroupSearch:
         """All rows, left out at random."""
         return self.rows.left_out(np.arange(len(self.order)))
 
+    @cached_property
+    def all_errors_alone(self) -> Float:
+        """The standardised errors of all rows, as ``_errors_alone`` returns them (n,)."""
+        if self.rows.model.residuals is None:
+            return self.all_alone.standardised
+        return self.rows.of_vectors.left_out(np.arange(len(self.order))).standardised
+
     def _errors_alone(self, places: Int) -> Float:
         """Return the standardised errors of the rows at these increasing positions, left out at
         random, without local residuals (m,)."""
-        if len(places) == len(self.order) and self.rows.model.residuals is None:
-            return self.all_alone.standardised
+        if len(places) == len(self.order):
+            return self.all_errors_alone
         sample = self.rows.of_vectors.take(places)
         return sample.left_out(np.arange(len(places))).standardised
 
