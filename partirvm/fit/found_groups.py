@@ -133,7 +133,7 @@ class SharedErrors:
         columns: names of the columns that are equal in such rows; none if they are successive rows
             of the table
         correlation: fraction of the variance of errors that the rows share
-        ratio: errors ÷ errors without this part
+        ratio: errors ÷ errors without this part, if the correlation is two standard errors lower
     """
 
     columns: tuple[str, ...]
@@ -314,10 +314,13 @@ class GroupSearch:
         errors = self._errors_alone(rows)
         pairs = resemblance(self.rows.points[places], errors[order])
         least = 1.0 - LARGER**-2
-        if pairs is None or pairs.correlation - SURE * pairs.standard_error <= least:
+        if pairs is None:
+            return None
+        surely = min(pairs.correlation - SURE * pairs.standard_error, MOST_SHARED)
+        if surely <= least:
             return None
         correlation = min(pairs.correlation, MOST_SHARED)
-        return SharedErrors(tuple(columns), correlation, float((1.0 - correlation) ** -0.5))
+        return SharedErrors(tuple(columns), correlation, float((1.0 - surely) ** -0.5))
 
     def _misled(self, places: Int, codes: Int, columns: Sequence[str]) -> FoundGroups | None:
         """Return groups if the intervals of the fit mislead at them.
