@@ -141,13 +141,6 @@ def found(make, seed=0, gamma=1.0, order=None):
     return find_groups(rows.model, rows.beta, source, LocalExecutor(1))
 
 
-@pytest.mark.parametrize("seed", some(range(6), set()))
-def test_stations_that_a_fit_does_not_tell_apart_share_errors(seed):
-    shared = found(stations, seed=seed)
-    assert isinstance(shared, SharedErrors)
-    assert shared.columns == ("x0", "x1")
-
-
 @pytest.mark.parametrize("seed", some(range(6), {0}))
 def test_stations_are_found_by_their_coordinates(seed):
     """The kernel is narrow enough to tell them apart, so that a fit learns their effects."""
