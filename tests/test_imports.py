@@ -148,6 +148,7 @@ THIRD_PARTIES = {
     "fit": {"numpy"},
     "fit.comparison": {"sklearn", "scipy", "threadpoolctl"},
     "fit.judged": {"sklearn", "threadpoolctl"},
+    "fit.left_out_refits": {"scipy"},
     "report": {"numpy", "rich", "matplotlib"},
     "report.page": {"jinja2"},
     "resolve": {"numpy"},

@@ -20,7 +20,7 @@ from partirvm.execution.kernel_store import keeping_blocks
 from partirvm.fit.assessment import assessment_of, with_left_out_classes
 from partirvm.fit.comparison import ScoredClasses, compared
 from partirvm.fit.driver import Driver, Entry, MemoryJournal, Outcome
-from partirvm.fit.found_groups import FoundGroups, find_groups
+from partirvm.fit.found_groups import FoundGroups, SharedErrors, find_groups
 from partirvm.fit.remarks import (
     lost,
     warn_of_data,
@@ -113,7 +113,7 @@ class EntryReader:
         beta = _beta(fit)
         return ScoredClasses.of(model, self.source, self.driver.executor, beta, self.spec)
 
-    def _found_groups(self, entry: Entry, fit: Any) -> FoundGroups | None:
+    def _found_groups(self, entry: Entry, fit: Any) -> FoundGroups | SharedErrors | None:
         """Return groups of rows that were not declared, if a last fit of one number shows any."""
         problem = self.spec.problem
         model = cast(Model, self.journal.model)

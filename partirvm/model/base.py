@@ -393,7 +393,13 @@ def nearness_to_others(design: Design, X: Float) -> Float:
     """
     if not len(design.centres) or not design.kernel.local:
         return np.zeros(0)
-    kernels = design.block(X)[:, design.n_leading :] / design.peaks()
+    return nearness_in(design, design.block(X))
+
+
+def nearness_in(design: Design, block: Float) -> Float:
+    """Return the nearness (k,) as ``nearness_to_others`` does, given the design at the inputs (n,
+    M)."""
+    kernels = block[:, design.n_leading :] / design.peaks()
     near = np.max(kernels, axis=1, where=kernels < 1.0 - COPY, initial=-np.inf)
     return np.asarray(near[np.isfinite(near)])
 
