@@ -5,6 +5,9 @@ one without each of ``TREE_FOLDS`` folds. The columns of a training row are pred
 fold, so that the weights of the columns, the errors of left-out rows and the intervals are those of
 rows that the trees have not seen. Rows of a group share a fold.
 
+Boosting ends when the loss of a left-out fold no longer falls (``trial``). Of 600 to 1,000 rows,
+200 rounds raise the log loss of classes by 5 to 35 % over that at the best number of rounds.
+
 Missing numbers and labels are missing values of the trees. Features with at most ``MOST_LEVELS``
 levels are categories to them, and they ignore features with more levels.
 """
@@ -40,6 +43,15 @@ TRIED_FEATURES = 0.5
 
 LEAF_ROWS = 10
 """Minimum number of rows of a leaf."""
+
+CHUNK = 10
+"""Number of rounds between two comparisons with left-out rows."""
+
+PATIENCE = 20
+"""Number of rounds without a lower loss after which boosting ends."""
+
+LEAST_PROBABILITY = 1e-6
+"""Lower bound of the probability of a class that the trees never saw."""
 
 ABSENT = -12.0
 """Logit of a class that is absent from the rows from which a forest learns."""
@@ -92,6 +104,99 @@ def levels_of_trees(columns: Columns) -> Int:
     features."""
     levels = [len(columns.categories.get(name, ())) for name in columns.features]
     return np.array([count if count <= MOST_LEVELS else 0 for count in levels], dtype=np.int64)
+
+
+def tree_options(rows: TaughtRows, rounds: int, seed: int) -> dict[str, Any]:
+    """Return the options of scikit-learn for at most this number of rounds."""
+    categorical = np.flatnonzero(rows.counts)
+    return {
+        "max_iter": rounds,
+        "learning_rate": min(RATE / rounds, MOST_RATE),
+        "max_leaf_nodes": MOST_LEAVES,
+        "max_features": TRIED_FEATURES,
+        "min_samples_leaf": LEAF_ROWS,
+        "early_stopping": False,
+        "random_state": seed,
+        "categorical_features": categorical if len(categorical) else None,
+    }
+
+
+@dataclass(frozen=True)
+class TrialForest:
+    """The predictions of a forest for rows from which it did not learn, at the best number of
+    rounds.
+
+    Attributes:
+        rounds: the number of rounds with the lowest loss of these rows
+        predictions: scaled targets (m, T), or probabilities of the classes (m, K)
+        targets: the scaled targets (m, T), or codes of classes (m, 1) as integers
+    """
+
+    rounds: int
+    predictions: Float
+    targets: Float | Int
+
+
+def trial(
+    rows: TaughtRows,
+    known: Bool,
+    n_classes: int,
+    options: dict[str, Any],
+    check: Callable[[], None] = lambda: None,
+) -> TrialForest | None:
+    """Learn trees from the ``known`` rows until the loss of the other rows no longer falls; return
+    None without other rows, or with a single class among the known ones.
+
+    Args:
+        rows: the rows
+        known: mask of the rows to learn from (n,)
+        n_classes: number of classes K, 0 for numbers
+        options: options of scikit-learn
+        check: called between rounds; it may raise to end the work
+    """
+    from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+
+    kind = HistGradientBoostingClassifier if n_classes else HistGradientBoostingRegressor
+    targets = rows.targets.astype(np.int64) if n_classes else rows.targets
+    lacks_classes = n_classes > 0 and len(np.unique(targets[known])) < 2
+    if known.all() or not known.any() or lacks_classes:
+        return None
+    weights = np.ones(len(known)) if rows.weights is None else rows.weights
+    taught = () if rows.weights is None else (weights[known],)
+    models = [kind(**options, warm_start=True) for _ in targets.T]
+    most = int(options["max_iter"])
+    for count in range(CHUNK, most + CHUNK, CHUNK):
+        check()
+        for model, target in zip(models, targets.T, strict=True):
+            model.set_params(max_iter=min(count, most))
+            # on a busy machine its threads spin: ten times the CPU seconds
+            with threadpool_limits(1, "openmp"):
+                model.fit(rows.X[known], target[known], *taught)
+        stages = np.concatenate([_stages(model, rows.X[~known], n_classes) for model in models], 2)
+        losses = _losses(stages, targets[~known], n_classes) @ weights[~known]
+        rounds = int(losses.argmin()) + 1
+        if len(losses) - rounds >= PATIENCE:
+            break
+    return TrialForest(rounds, stages[rounds - 1], targets[~known])
+
+
+def _stages(model: Any, X: Float, n_classes: int) -> Float:
+    """Return the predictions (r, m, 1), or the probabilities (r, m, K) of K classes, of a model of
+    scikit-learn after each of r rounds at inputs X (m, d)."""
+    if not n_classes:
+        return np.array(list(model.staged_predict(X)))[:, :, None]
+    known_classes = np.array(list(model.staged_predict_proba(X)))
+    stages = np.full((*known_classes.shape[:2], n_classes), LEAST_PROBABILITY)
+    stages[:, :, model.classes_] = np.maximum(known_classes, LEAST_PROBABILITY)
+    return stages
+
+
+def _losses(stages: Float, targets: Float | Int, n_classes: int) -> Float:
+    """Return the squared errors, or the log losses of classes, (r, m) of predictions (r, m, C)
+    after each round for targets or class codes (m, T)."""
+    if n_classes:
+        return -np.log(stages[:, np.arange(len(targets)), targets[:, 0]])
+    return np.asarray(((stages - targets) ** 2).sum(axis=2))
 
 
 class Nodes(NamedTuple):
@@ -276,39 +381,42 @@ def grown(
     *,
     rounds: int,
     seed: int,
+    on_forest: Callable[[int, int], None] = lambda number, total: None,
 ) -> BoostedTrees:
     """Learn the forests from a sample of rows.
+
+    The first left-out fold determines the number of rounds of all forests.
 
     Args:
         sample: the rows
         problem: the problem, whose basis has trees that are not learned yet
         columns: names and categories of the features
-        rounds: number of trees of an output
+        rounds: maximum number of trees of an output
         seed: seed of scikit-learn
+        on_forest: called with the number of the forest that is learned, and the total
     """
     assert problem.empty.functions is not None
     unlearned = problem.empty.functions.trees
     assert unlearned is not None
     rows = TaughtRows.of(sample, problem, columns)
-    categorical = np.flatnonzero(rows.counts)
-    options: dict[str, Any] = {
-        "max_iter": rounds,
-        "learning_rate": min(RATE / rounds, MOST_RATE),
-        "max_leaf_nodes": MOST_LEAVES,
-        "max_features": TRIED_FEATURES,
-        "min_samples_leaf": LEAF_ROWS,
-        "early_stopping": False,
-        "random_state": seed,
-        "categorical_features": categorical if len(categorical) else None,
-    }
+    options = tree_options(rows, rounds, seed)
     teach: Teach = partial(classifiers, problem.n_classes) if columns.classes else regressors
     forests = list[LearnedForest]()
     everything = np.ones(len(rows.X), dtype=np.bool_)
-    for known in (everything, *(rows.folds != fold for fold in range(TREE_FOLDS))):
+    masks = [everything, *(rows.folds != fold for fold in range(TREE_FOLDS))]
+    on_forest(0, len(masks))
+    is_known = rows.folds != rows.folds[0]
+    first = trial(rows, is_known, problem.n_classes, options, sample.check_interrupted)
+    if first is not None:
+        options["max_iter"] = first.rounds
+    for known in masks:
         sample.check_interrupted()
-        # on a busy machine its threads spin: ten times the CPU seconds
+        on_forest(len(forests), len(masks))
+        if forests and (known.all() or not known.any()):
+            forests.append(forests[0])
+            continue
         with threadpool_limits(1, "openmp"):
-            forests.append(teach(rows, known if known.any() else everything, options))
+            forests.append(teach(rows, known, options))
     return joined(forests, rows.counts, unlearned.link)
 
 
