@@ -4,10 +4,10 @@ A kernel that is learned beside the trees explains what they leave; one that is 
 explains the target, and the trees correct it. Both are tried: the kernel with the higher log
 density of left-out rows is used.
 
-With ``basis="auto"``, the trees must pay. A few trees of a few rows are mixed with the kernel
-first: if no mixture predicts left-out rows better than the kernel alone, nothing more is learned.
-Otherwise, the trees are used if they raise the log density of left-out rows, or lower their squared
-errors, clearly, and neither is worse.
+With ``basis="auto"``, the trees must pay: a few trees of some rows are mixed with the predictions
+of the kernel for the other rows, and trees are used if the best mixture lowers their loss clearly.
+A process with the kernel and the trees together is no judge: it predicts worse than the mixture
+where finished fits gain (phoneme, a power plant: 1 to 3 % worse, fits 6 to 14 % better).
 """
 
 from collections.abc import Callable
@@ -59,16 +59,19 @@ NEW_FOLDS = 2
 JUDGED_ROUNDS = 60
 """Maximum number of rounds of the trees that learn from the known rows."""
 
-LOOK_GAIN = 0.02
-"""Minimum decrease of the loss by the best mixture, relative to the kernel alone; it must also be
-one standard error."""
+JUDGED_ROUNDS_OF_CLASSES = 30
+"""The same for three or more classes, each of which has a tree in a round."""
+
+LEAST_GAIN = 0.02
+"""Minimum decrease of the loss by the best mixture, relative to the kernel alone, for
+``basis="auto"``."""
+
+SURE = 1.5
+"""The same in standard errors. Of the public sets with 400 to 2,000 rows, those that trees improve
+by more than 5 % had 1.8 to 2.5 standard errors, and those that they make worse 0 to 1.0."""
 
 MIXTURES = np.linspace(0.0, 1.0, 11)
 """Shares of the trees that are tried in a mixture."""
-
-SURE = 2.0
-"""Minimum gain of the trees in log density or squared error, in standard errors, for
-``basis="auto"``."""
 
 REFUSED = "no boosted trees: they would not clearly lower the error of left-out rows"
 """Note on a fit with ``basis="auto"`` and without trees."""
@@ -123,22 +126,16 @@ def kernel_with_trees(samples: Samples, problem: Problem, learn: Learn) -> Kerne
         return KernelWithTrees(learn(samples, trees.problem), trees.notes)
     alone = learn(samples, without_trees(problem, basis))
     split = known_and_new(samples, problem)
-    before = None
-    if request.basis == AUTO:
-        before = None if split is None else split.scores(alone)
-        if split is None or before is None or not may_help(split, before):
-            return KernelWithTrees(alone, (REFUSED,))
-    trial = None if split is None else split.with_trees()
-    if before is not None and not (trial and are_clearly_better(before, trial.scores(alone))):
+    if request.basis == AUTO and not (split and would_gain(split, alone)):
         return KernelWithTrees(alone, (REFUSED,))
     trees = with_trees(samples, problem)
     if trees.basis is None:
         return KernelWithTrees(alone, trees.notes)
-    beside = beside_trees(samples, alone, trees.basis)
+    kernel = beside_trees(samples, alone, trees.basis)
     if learns(request):
-        kernel = learn(replace(samples, source=trees.source), trees.problem)
-        beside = better_of(trial, beside, kernel)
-    return KernelWithTrees(beside, trees.notes)
+        beside = learn(replace(samples, source=trees.source), trees.problem)
+        kernel = better_of(split and split.with_trees(), kernel, beside)
+    return KernelWithTrees(kernel, trees.notes)
 
 
 def basis_with_trees(problem: Problem) -> Basis | None:
@@ -222,7 +219,8 @@ class JudgedSplit:
     @property
     def rounds(self) -> int:
         """Maximum number of rounds of the trees."""
-        return min(JUDGED_ROUNDS, self.samples.request.tree_rounds)
+        most = JUDGED_ROUNDS if self.problem.n_classes < 3 else JUDGED_ROUNDS_OF_CLASSES
+        return min(most, self.samples.request.tree_rounds)
 
 
 def known_and_new(samples: Samples, problem: Problem) -> JudgedSplit | None:
@@ -244,21 +242,22 @@ def known_and_new(samples: Samples, problem: Problem) -> JudgedSplit | None:
     return None
 
 
-def may_help(split: JudgedSplit, before: LeftOutScores) -> bool:
-    """Return True if a mixture of a few trees and the kernel predicts left-out rows better than the
-    kernel alone.
+def would_gain(split: JudgedSplit, alone: LearnedKernel) -> bool:
+    """Return True if a mixture of a few trees and the kernel predicts left-out rows clearly better
+    than the kernel alone.
 
     Args:
         split: the rows
-        before: the scores of the kernel alone
+        alone: the kernel that was learned without trees
     """
-    forest = split.forest()
-    if forest is None:
+    scores = split.scores(alone)
+    forest = None if scores is None else split.forest()
+    if scores is None or forest is None:
         return False
-    mixed = mixed_losses(forest.targets, before.predictions, forest.predictions)
-    gain = mixed[0] - mixed[mixed.mean(axis=1).argmin()]
-    least = LOOK_GAIN * float(mixed[0].mean())
-    return bool(gain.mean() > max(least, standard_error(gain, before.groups)))
+    losses = mixed_losses(forest.targets, scores.predictions, forest.predictions)
+    gain = losses[0] - losses[losses.mean(axis=1).argmin()]
+    least = LEAST_GAIN * float(losses[0].mean())
+    return bool(gain.mean() > max(least, SURE * standard_error(gain, scores.groups)))
 
 
 def mixed_losses(targets: Float | Int, by_kernel: Float, by_trees: Float) -> Float:
@@ -275,21 +274,6 @@ def mixed_losses(targets: Float | Int, by_kernel: Float, by_trees: Float) -> Flo
     if targets.dtype == np.int64:
         return np.asarray(-np.log(mixed[:, np.arange(len(targets)), targets[:, 0]]))
     return np.asarray(((targets - mixed) ** 2).mean(axis=2))
-
-
-def are_clearly_better(before: LeftOutScores, after: LeftOutScores | None) -> bool:
-    """Return True if trees raise the log density of left-out rows, or lower their squared errors,
-    by more than ``SURE`` standard errors, and neither is worse.
-
-    Args:
-        before: the scores of the kernel alone
-        after: the scores beside trees, or None
-    """
-    if after is None:
-        return False
-    gains = [before.losses - after.losses, before.squares - after.squares]
-    sure = [gain.mean() > SURE * standard_error(gain, after.groups) for gain in gains]
-    return any(sure) and all(gain.mean() >= 0 for gain in gains)
 
 
 def better_of(
