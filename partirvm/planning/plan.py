@@ -128,7 +128,6 @@ class Plan:
         joining: the number of rows that have yet to become candidates; None for all rows.
         residuals: the cost of local residuals, if the fit may use them.
         comparison: the cost of the comparison with boosted trees, if there is one.
-        trees: the cost of boosted trees as basis functions, if there are any.
         residual_bytes: the bytes of the stage of local residuals.
         comparison_bytes: the bytes of a comparison with boosted trees, including the one for a
             model without vectors.
@@ -157,7 +156,6 @@ class Plan:
     joining: int | None = None
     residuals: str | None = None
     comparison: str | None = None
-    trees: str | None = None
     residual_bytes: int = 0
     comparison_bytes: int = 0
     grown: int = 0
@@ -277,7 +275,6 @@ class Plan:
             "memory": self._memory_text(),
             "blocks": f"kernel values are {self.kernel_store}",
             "kernel": self.learned,
-            "trees": self.trees,
             "neighbours": self.residuals,
             "comparison": self.comparison,
         }
@@ -544,7 +541,6 @@ def make_plan(
     learned: str | None = None,
     learning_seconds: float = 0.0,
     grown: int = 0,
-    trees: str | None = None,
 ) -> Plan:
     """Compute threads, columns and kept kernel blocks from the memory limit; estimate passes,
     seconds and peak memory.
@@ -567,7 +563,6 @@ def make_plan(
         learned: a description of the learned kernel.
         learning_seconds: the seconds taken by kernel learning and the heuristic.
         grown: the bytes by which the process has grown during kernel learning.
-        trees: the cost of boosted trees as basis functions, if there are any.
     """
     limits = FitMemory.of(shape, machine, schedule, read, held_out=held_out)
     size = limits.fit_size(request, schedule, shrink=shrink_partition)
@@ -600,7 +595,6 @@ def make_plan(
         joining=joining,
         residuals=residuals_text(request, work, machine, columns),
         comparison=comparison_text(work),
-        trees=trees,
         residual_bytes=_bytes_of_residuals(request, work, machine),
         comparison_bytes=_bytes_of_comparison(request, work, machine),
         grown=grown,
@@ -696,9 +690,10 @@ def trees_text(shape: tuple[int, ...], n_rows: int, n_bytes: int) -> str:
     seconds = n_rows * outputs * rounds / TREE_VALUES
     per_second = int(TREE_VALUES / max(outputs * rounds, 1))
     return (
-        f"{counted(rounds, 'round')} × {counted(outputs, 'output')} in {counted(forests, 'forest')}"
-        f": about {format_bytes(n_bytes)}, {format_duration(seconds)} for the training rows, "
-        f"{per_second:,} predictions per second and core"
+        f"the boosted trees ({counted(rounds, 'round')} of {counted(outputs, 'tree')} in "
+        f"{counted(forests, 'forest')}) take about {format_bytes(n_bytes)} and "
+        f"{format_duration(seconds)} for the training rows; {per_second:,} predictions per second "
+        "and core"
     )
 
 

@@ -421,7 +421,8 @@ def _plan(
     if functions is not None and functions.trees is not None:
         trees = functions.trees
         machine = replace(machine, base=machine.base + trees.nbytes)
-        how["trees"] = trees_text(trees.roots.shape, source.n_rows, trees.nbytes)
+        text = trees_text(trees.roots.shape, source.n_rows, trees.nbytes)
+        how["notes"] = (*how["notes"], text)
     return make_plan(
         shape,
         machine,
