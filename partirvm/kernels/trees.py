@@ -180,9 +180,9 @@ class BoostedTrees(DeclaredState):
     @property
     def nbytes(self) -> int:
         """Upper bound of the bytes of the trees and of the tables of all forests."""
-        stored = sum(np.asarray(getattr(self, field.name)).nbytes for field in fields(self))
+        stored = sum(int(np.asarray(getattr(self, field.name)).nbytes) for field in fields(self))
         n_forests, outputs, rounds = self.roots.shape
-        trees = outputs * rounds
+        trees = int(outputs * rounds)
         return stored + trees * (n_forests * 32 * 8 + 4 * self._table_rows())
 
     def _table_rows(self) -> int:

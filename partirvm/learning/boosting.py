@@ -137,10 +137,69 @@ class TrialForest:
     targets: Float | Int
 
 
+class NumberTrial:
+    """Boosting of scaled targets, compared with left-out rows by squared errors."""
+
+    def model(self, options: dict[str, Any]) -> Any:
+        """Return an estimator of scikit-learn."""
+        from sklearn.ensemble import HistGradientBoostingRegressor
+
+        return HistGradientBoostingRegressor(**options)
+
+    def targets(self, rows: TaughtRows) -> Float | Int:
+        """Return the targets (n, T) of rows."""
+        return rows.targets
+
+    def is_taught(self, targets: Float | Int) -> bool:
+        """Return True if an estimator can learn from these targets (n, T)."""
+        return len(targets) > 0
+
+    def stages(self, model: Any, X: Float) -> Float:
+        """Return the predictions (r, m, 1) after each of r rounds at inputs X (m, d)."""
+        return np.array(list(model.staged_predict(X)))[:, :, None]
+
+    def losses(self, stages: Float, targets: Float | Int) -> Float:
+        """Return the losses (r, m) of predictions (r, m, C) after each round for targets (m, T)."""
+        return np.asarray(((stages - targets) ** 2).sum(axis=2))
+
+
+@dataclass(frozen=True)
+class ClassTrial(NumberTrial):
+    """Boosting of ``n_classes`` classes, compared with left-out rows by log losses."""
+
+    n_classes: int
+
+    def model(self, options: dict[str, Any]) -> Any:
+        from sklearn.ensemble import HistGradientBoostingClassifier
+
+        return HistGradientBoostingClassifier(**options)
+
+    def targets(self, rows: TaughtRows) -> Float | Int:
+        return rows.targets.astype(np.int64)
+
+    def is_taught(self, targets: Float | Int) -> bool:
+        return len(np.unique(targets)) > 1
+
+    def stages(self, model: Any, X: Float) -> Float:
+        """Return the probabilities (r, m, K) after each of r rounds at inputs X (m, d)."""
+        of_known_classes = np.array(list(model.staged_predict_proba(X)))
+        stages = np.full((*of_known_classes.shape[:2], self.n_classes), LEAST_PROBABILITY)
+        stages[:, :, model.classes_] = np.maximum(of_known_classes, LEAST_PROBABILITY)
+        return stages
+
+    def losses(self, stages: Float, targets: Float | Int) -> Float:
+        return np.asarray(-np.log(stages[:, np.arange(len(targets)), targets[:, 0].astype(int)]))
+
+
+def trial_of(n_classes: int) -> NumberTrial:
+    """Return how boosting of this number of classes, or of numbers if it is 0, is tried."""
+    return ClassTrial(n_classes) if n_classes else NumberTrial()
+
+
 def trial(
     rows: TaughtRows,
     known: Bool,
-    n_classes: int,
+    kind: NumberTrial,
     options: dict[str, Any],
     check: Callable[[], None] = lambda: None,
 ) -> TrialForest | None:
@@ -150,20 +209,16 @@ def trial(
     Args:
         rows: the rows
         known: mask of the rows to learn from (n,)
-        n_classes: number of classes K, 0 for numbers
+        kind: the kind of target
         options: options of scikit-learn
         check: called between rounds; it may raise to end the work
     """
-    from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
-
-    kind = HistGradientBoostingClassifier if n_classes else HistGradientBoostingRegressor
-    targets = rows.targets.astype(np.int64) if n_classes else rows.targets
-    lacks_classes = n_classes > 0 and len(np.unique(targets[known])) < 2
-    if known.all() or not known.any() or lacks_classes:
+    targets = kind.targets(rows)
+    if known.all() or not kind.is_taught(targets[known]):
         return None
     weights = np.ones(len(known)) if rows.weights is None else rows.weights
     taught = () if rows.weights is None else (weights[known],)
-    models = [kind(**options, warm_start=True) for _ in targets.T]
+    models = [kind.model(options | {"warm_start": True}) for _ in targets.T]
     most = int(options["max_iter"])
     for count in range(CHUNK, most + CHUNK, CHUNK):
         check()
@@ -172,31 +227,12 @@ def trial(
             # on a busy machine its threads spin: ten times the CPU seconds
             with threadpool_limits(1, "openmp"):
                 model.fit(rows.X[known], target[known], *taught)
-        stages = np.concatenate([_stages(model, rows.X[~known], n_classes) for model in models], 2)
-        losses = _losses(stages, targets[~known], n_classes) @ weights[~known]
+        stages = np.concatenate([kind.stages(model, rows.X[~known]) for model in models], 2)
+        losses = kind.losses(stages, targets[~known]) @ weights[~known]
         rounds = int(losses.argmin()) + 1
         if len(losses) - rounds >= PATIENCE:
             break
     return TrialForest(rounds, stages[rounds - 1], targets[~known])
-
-
-def _stages(model: Any, X: Float, n_classes: int) -> Float:
-    """Return the predictions (r, m, 1), or the probabilities (r, m, K) of K classes, of a model of
-    scikit-learn after each of r rounds at inputs X (m, d)."""
-    if not n_classes:
-        return np.array(list(model.staged_predict(X)))[:, :, None]
-    known_classes = np.array(list(model.staged_predict_proba(X)))
-    stages = np.full((*known_classes.shape[:2], n_classes), LEAST_PROBABILITY)
-    stages[:, :, model.classes_] = np.maximum(known_classes, LEAST_PROBABILITY)
-    return stages
-
-
-def _losses(stages: Float, targets: Float | Int, n_classes: int) -> Float:
-    """Return the squared errors, or the log losses of classes, (r, m) of predictions (r, m, C)
-    after each round for targets or class codes (m, T)."""
-    if n_classes:
-        return -np.log(stages[:, np.arange(len(targets)), targets[:, 0]])
-    return np.asarray(((stages - targets) ** 2).sum(axis=2))
 
 
 class Nodes(NamedTuple):
@@ -406,7 +442,8 @@ def grown(
     masks = [everything, *(rows.folds != fold for fold in range(TREE_FOLDS))]
     on_forest(0, len(masks))
     is_known = rows.folds != rows.folds[0]
-    first = trial(rows, is_known, problem.n_classes, options, sample.check_interrupted)
+    kind = trial_of(problem.n_classes)
+    first = trial(rows, is_known, kind, options, sample.check_interrupted)
     if first is not None:
         options["max_iter"] = first.rounds
     for known in masks:

@@ -32,6 +32,7 @@ from partirvm.learning.boosting import (
     grown,
     tree_options,
     trial,
+    trial_of,
 )
 from partirvm.learning.left_out_scores import LeftOutScores, left_out_scores
 from partirvm.learning.process_search import searchable
@@ -191,12 +192,12 @@ class JudgedSplit:
     def forest(self) -> TrialForest | None:
         """Learn a few trees from the known rows, and predict the left-out rows."""
         samples = self.samples
-        n_classes = self.problem.n_classes
+        kind = trial_of(self.problem.n_classes)
         with suppress(OutOfTime), samples.take(self.problem, self.n_rows) as sample:
             rows = TaughtRows.of(sample, self.problem, samples.source.columns)
             options = tree_options(rows, self.rounds, samples.request.seed)
             is_known = rows.folds >= NEW_FOLDS
-            return trial(rows, is_known, n_classes, options, sample.check_interrupted)
+            return trial(rows, is_known, kind, options, sample.check_interrupted)
         return None
 
     def with_trees(self) -> "JudgedSplit | None":

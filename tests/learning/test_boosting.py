@@ -21,6 +21,7 @@ from partirvm.learning.boosting import (
     levels_of_trees,
     regressors,
     trial,
+    trial_of,
     unlearned_trees,
 )
 from partirvm.likelihoods import GAUSSIAN
@@ -174,7 +175,7 @@ def test_boosting_ends_at_the_lowest_loss_of_left_out_rows(rng, n_classes):
     target += 0.5 * rng.normal(size=(N, 1)) * (n_classes == 0)
     known = np.arange(N) % 3 > 0
     options = OPTIONS | {"max_iter": 30, "random_state": 0}
-    found = trial(taught(X, target), known, n_classes, options)
+    found = trial(taught(X, target), known, trial_of(n_classes), options)
     kind = HistGradientBoostingClassifier if n_classes else HistGradientBoostingRegressor
     model = kind(**options).fit(X[known], target[known, 0])
     if n_classes:
@@ -198,7 +199,7 @@ def test_a_trial_without_known_or_left_out_rows_has_no_result(rng, case):
         "no known rows": np.zeros(N, dtype=bool),
         "one known class": codes[:, 0] == 1,
     }[case]
-    assert trial(taught(inputs(rng), codes), known, 2, OPTIONS) is None
+    assert trial(taught(inputs(rng), codes), known, trial_of(2), OPTIONS) is None
 
 
 def test_the_bound_of_bytes_holds_for_trees_and_their_tables(rng):
