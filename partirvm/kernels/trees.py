@@ -183,7 +183,7 @@ class BoostedTrees(DeclaredState):
         stored = sum(int(np.asarray(getattr(self, field.name)).nbytes) for field in fields(self))
         n_forests, outputs, rounds = self.roots.shape
         trees = int(outputs * rounds)
-        return stored + trees * (n_forests * 32 * 8 + 4 * self._table_rows())
+        return int(stored + trees * (n_forests * 32 * 8 + 4 * self._table_rows()))
 
     def _table_rows(self) -> int:
         """Return the number of rows of the tables of masks of all forests."""
