@@ -62,7 +62,7 @@ class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):
         Basis functions in addition to those of the kernel, each with its own α: "linear" (the
         features), "trees" (the predictions of boosted trees, which see jumps), "module:function" (a
         Python function from rows (n, d) to φ (n, B)), or several of these. "auto" means "trees" if
-        these clearly lower the errors of left-out rows. ``Trees(rounds=50)`` sets the number of
+        these clearly lower the errors of left-out rows. ``Trees(rounds=50)`` limits the number of
         trees. Any callable works if the fit runs in this process. Functions receive the same inputs
         as the kernel. With ``kernel=None, basis="linear", standardize=False``, X is the design
         matrix, and each of its columns has an α.

@@ -177,6 +177,26 @@ class BoostedTrees(DeclaredState):
         """A mask (d,) of the features on which a tree splits."""
         return np.isin(np.arange(len(self.counts)), self.features)
 
+    @property
+    def nbytes(self) -> int:
+        """Upper bound of the bytes of the trees and of the tables of all forests."""
+        stored = sum(int(np.asarray(getattr(self, field.name)).nbytes) for field in fields(self))
+        n_forests, outputs, rounds = self.roots.shape
+        trees = int(outputs * rounds)
+        return int(stored + trees * (n_forests * 32 * 8 + 4 * self._table_rows()))
+
+    def _table_rows(self) -> int:
+        """Return the number of rows of the tables of masks of all forests."""
+        n_forests = len(self.roots)
+        if not self.roots.size:
+            return 0
+        firsts = self.roots.reshape(n_forests, -1)[:, 0]
+        owners = np.searchsorted(firsts, np.arange(len(self.features)), side="right")
+        splits = np.flatnonzero((self.features >= 0) & (self.sets < 0))
+        points = np.column_stack([owners, self.features, self.thresholds])[splits]
+        missing = 2 * n_forests * int(self.used.sum())
+        return len(np.unique(points, axis=0)) + n_forests * int(self.counts.sum()) + missing
+
     @cached_property
     def key(self) -> str:
         """Hash of the trees."""

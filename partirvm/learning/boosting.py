@@ -5,6 +5,9 @@ one without each of ``TREE_FOLDS`` folds. The columns of a training row are pred
 fold, so that the weights of the columns, the errors of left-out rows and the intervals are those of
 rows that the trees have not seen. Rows of a group share a fold.
 
+Boosting ends when the loss of a left-out fold no longer falls (``trial``). Of 600 to 1,000 rows,
+200 rounds raise the log loss of classes by 5 to 35 % over that at the best number of rounds.
+
 Missing numbers and labels are missing values of the trees. Features with at most ``MOST_LEVELS``
 levels are categories to them, and they ignore features with more levels.
 """
@@ -40,6 +43,15 @@ TRIED_FEATURES = 0.5
 
 LEAF_ROWS = 10
 """Minimum number of rows of a leaf."""
+
+CHUNK = 10
+"""Number of rounds between two comparisons with left-out rows."""
+
+PATIENCE = 20
+"""Number of rounds without a lower loss after which boosting ends."""
+
+LEAST_PROBABILITY = 1e-6
+"""Lower bound of the probability of a class that the trees never saw."""
 
 ABSENT = -12.0
 """Logit of a class that is absent from the rows from which a forest learns."""
@@ -92,6 +104,135 @@ def levels_of_trees(columns: Columns) -> Int:
     features."""
     levels = [len(columns.categories.get(name, ())) for name in columns.features]
     return np.array([count if count <= MOST_LEVELS else 0 for count in levels], dtype=np.int64)
+
+
+def tree_options(rows: TaughtRows, rounds: int, seed: int) -> dict[str, Any]:
+    """Return the options of scikit-learn for at most this number of rounds."""
+    categorical = np.flatnonzero(rows.counts)
+    return {
+        "max_iter": rounds,
+        "learning_rate": min(RATE / rounds, MOST_RATE),
+        "max_leaf_nodes": MOST_LEAVES,
+        "max_features": TRIED_FEATURES,
+        "min_samples_leaf": LEAF_ROWS,
+        "early_stopping": False,
+        "random_state": seed,
+        "categorical_features": categorical if len(categorical) else None,
+    }
+
+
+@dataclass(frozen=True)
+class TrialForest:
+    """The predictions of a forest for rows from which it did not learn, at the best number of
+    rounds.
+
+    Attributes:
+        rounds: the number of rounds with the lowest loss of these rows
+        predictions: scaled targets (m, T), or probabilities of the classes (m, K)
+        targets: the scaled targets (m, T), or codes of classes (m, 1) as integers
+    """
+
+    rounds: int
+    predictions: Float
+    targets: Float | Int
+
+
+class NumberTrial:
+    """Boosting of scaled targets, compared with left-out rows by squared errors."""
+
+    def model(self, options: dict[str, Any]) -> Any:
+        """Return an estimator of scikit-learn."""
+        from sklearn.ensemble import HistGradientBoostingRegressor
+
+        return HistGradientBoostingRegressor(**options)
+
+    def targets(self, rows: TaughtRows) -> Float | Int:
+        """Return the targets (n, T) of rows."""
+        return rows.targets
+
+    def is_taught(self, targets: Float | Int) -> bool:
+        """Return True if an estimator can learn from these targets (n, T)."""
+        return len(targets) > 0
+
+    def stages(self, model: Any, X: Float) -> Float:
+        """Return the predictions (r, m, 1) after each of r rounds at inputs X (m, d)."""
+        return np.array(list(model.staged_predict(X)))[:, :, None]
+
+    def losses(self, stages: Float, targets: Float | Int) -> Float:
+        """Return the losses (r, m) of predictions (r, m, C) after each round for targets (m, T)."""
+        return np.asarray(((stages - targets) ** 2).sum(axis=2))
+
+
+@dataclass(frozen=True)
+class ClassTrial(NumberTrial):
+    """Boosting of ``n_classes`` classes, compared with left-out rows by log losses."""
+
+    n_classes: int
+
+    def model(self, options: dict[str, Any]) -> Any:
+        from sklearn.ensemble import HistGradientBoostingClassifier
+
+        return HistGradientBoostingClassifier(**options)
+
+    def targets(self, rows: TaughtRows) -> Float | Int:
+        return rows.targets.astype(np.int64)
+
+    def is_taught(self, targets: Float | Int) -> bool:
+        return len(np.unique(targets)) > 1
+
+    def stages(self, model: Any, X: Float) -> Float:
+        """Return the probabilities (r, m, K) after each of r rounds at inputs X (m, d)."""
+        of_known_classes = np.array(list(model.staged_predict_proba(X)))
+        stages = np.full((*of_known_classes.shape[:2], self.n_classes), LEAST_PROBABILITY)
+        stages[:, :, model.classes_] = np.maximum(of_known_classes, LEAST_PROBABILITY)
+        return stages
+
+    def losses(self, stages: Float, targets: Float | Int) -> Float:
+        return np.asarray(-np.log(stages[:, np.arange(len(targets)), targets[:, 0].astype(int)]))
+
+
+def trial_of(n_classes: int) -> NumberTrial:
+    """Return how boosting of this number of classes, or of numbers if it is 0, is tried."""
+    return ClassTrial(n_classes) if n_classes else NumberTrial()
+
+
+def trial(
+    rows: TaughtRows,
+    known: Bool,
+    kind: NumberTrial,
+    options: dict[str, Any],
+    check: Callable[[], None] = lambda: None,
+) -> TrialForest | None:
+    """Learn trees from the ``known`` rows until the loss of the other rows no longer falls; return
+    None without other rows, or with a single class among the known ones.
+
+    Args:
+        rows: the rows
+        known: mask of the rows to learn from (n,)
+        kind: the kind of target
+        options: options of scikit-learn
+        check: called between rounds; it may raise to end the work
+    """
+    targets = kind.targets(rows)
+    if known.all() or not kind.is_taught(targets[known]):
+        return None
+    weights = np.ones(len(known)) if rows.weights is None else rows.weights
+    taught = () if rows.weights is None else (weights[known],)
+    models = [kind.model(options | {"warm_start": True}) for _ in targets.T]
+    most = int(options["max_iter"])
+    for count in range(CHUNK, most + CHUNK, CHUNK):
+        check()
+        for model, target in zip(models, targets.T, strict=True):
+            model.set_params(max_iter=min(count, most))
+            # on a busy machine its threads spin: ten times the CPU seconds
+            with threadpool_limits(1, "openmp"):
+                model.fit(rows.X[known], target[known], *taught)
+        stages = np.concatenate([kind.stages(model, rows.X[~known]) for model in models], 2)
+        losses = kind.losses(stages, targets[~known]) @ weights[~known]
+        rounds = int(losses.argmin()) + 1
+        if len(losses) - rounds >= PATIENCE:
+            break
+    return TrialForest(rounds, stages[rounds - 1], targets[~known])
 
 
 class Nodes(NamedTuple):
@@ -276,39 +417,43 @@ def grown(
     *,
     rounds: int,
     seed: int,
+    on_forest: Callable[[int, int], None] = lambda number, total: None,
 ) -> BoostedTrees:
     """Learn the forests from a sample of rows.
+
+    The first left-out fold determines the number of rounds of all forests.
 
     Args:
         sample: the rows
         problem: the problem, whose basis has trees that are not learned yet
         columns: names and categories of the features
-        rounds: number of trees of an output
+        rounds: maximum number of trees of an output
         seed: seed of scikit-learn
+        on_forest: called with the number of the forest that is learned, and the total
     """
     assert problem.empty.functions is not None
     unlearned = problem.empty.functions.trees
     assert unlearned is not None
     rows = TaughtRows.of(sample, problem, columns)
-    categorical = np.flatnonzero(rows.counts)
-    options: dict[str, Any] = {
-        "max_iter": rounds,
-        "learning_rate": min(RATE / rounds, MOST_RATE),
-        "max_leaf_nodes": MOST_LEAVES,
-        "max_features": TRIED_FEATURES,
-        "min_samples_leaf": LEAF_ROWS,
-        "early_stopping": False,
-        "random_state": seed,
-        "categorical_features": categorical if len(categorical) else None,
-    }
+    options = tree_options(rows, rounds, seed)
     teach: Teach = partial(classifiers, problem.n_classes) if columns.classes else regressors
     forests = list[LearnedForest]()
     everything = np.ones(len(rows.X), dtype=np.bool_)
-    for known in (everything, *(rows.folds != fold for fold in range(TREE_FOLDS))):
+    masks = [everything, *(rows.folds != fold for fold in range(TREE_FOLDS))]
+    on_forest(0, len(masks))
+    is_known = rows.folds != rows.folds[0]
+    kind = trial_of(problem.n_classes)
+    first = trial(rows, is_known, kind, options, sample.check_interrupted)
+    if first is not None:
+        options["max_iter"] = first.rounds
+    for known in masks:
         sample.check_interrupted()
-        # on a busy machine its threads spin: ten times the CPU seconds
+        on_forest(len(forests), len(masks))
+        if forests and (known.all() or not known.any()):
+            forests.append(forests[0])
+            continue
         with threadpool_limits(1, "openmp"):
-            forests.append(teach(rows, known if known.any() else everything, options))
+            forests.append(teach(rows, known, options))
     return joined(forests, rows.counts, unlearned.link)
 
 

@@ -111,7 +111,8 @@ class Request:
         Python function from rows (n, d) to φ (n, B)), or several of these. "auto" means "trees" if
         these clearly lower the errors of left-out rows.  [default: only those of the kernel]
     tree_rounds
-        Number of boosted trees per target, or per class, for basis="trees".
+        Maximum number of boosted trees per target, or per class, for basis="trees": boosting ends
+        when a left-out fold no longer gains.
     fit_intercept
         Add a bias, a constant basis function with its own α.
     gamma_multiples

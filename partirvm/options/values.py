@@ -304,7 +304,8 @@ class Trees(Value, name="trees", of="basis"):
     Parameters
     ----------
     rounds : int, default=200
-        Number of boosted trees per target, or per class, for basis="trees".
+        Maximum number of boosted trees per target, or per class, for basis="trees": boosting ends
+        when a left-out fold no longer gains.
 
     Examples
     --------

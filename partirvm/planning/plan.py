@@ -10,6 +10,7 @@ from partirvm.options import Request
 from partirvm.planning import memory
 from partirvm.planning.cost import (
     CORRECTED,
+    TREE_VALUES,
     Rates,
     RoundCost,
     RowsRead,
@@ -674,6 +675,25 @@ def comparison_text(work: Work) -> str | None:
     return (
         f"with boosted trees on {rows // 5:,} left-out rows, about {format_duration(seconds)} "
         "(reference='none': skip)"
+    )
+
+
+def trees_text(shape: tuple[int, ...], n_rows: int, n_bytes: int) -> str:
+    """Describe what boosted trees as basis functions cost.
+
+    Args:
+        shape: numbers of forests, outputs and rounds
+        n_rows: number of rows of the data
+        n_bytes: bytes of the trees and their tables
+    """
+    forests, outputs, rounds = shape
+    seconds = n_rows * outputs * rounds / TREE_VALUES
+    per_second = int(TREE_VALUES / max(outputs * rounds, 1))
+    return (
+        f"the boosted trees ({counted(rounds, 'round')} of {counted(outputs, 'tree')} in "
+        f"{counted(forests, 'forest')}) take about {format_bytes(n_bytes)} and "
+        f"{format_duration(seconds)} for the training rows; {per_second:,} predictions per second "
+        "and core"
     )
 
 

@@ -28,7 +28,7 @@ from partirvm.options import Request, check
 from partirvm.options.constraints import Check
 from partirvm.planning.cost import Rates, Schedule
 from partirvm.planning.memory import RESIDUAL_SHARE, DataShape
-from partirvm.planning.plan import Machine, Plan, make_plan
+from partirvm.planning.plan import Machine, Plan, make_plan, trees_text
 from partirvm.process import one_blas_thread
 from partirvm.resolve.group_basis import with_group_columns, with_group_effects, with_new_groups
 from partirvm.resolve.kernel import checked_basis, checked_kernel, chooses, learns
@@ -420,6 +420,12 @@ def _plan(
     read = rows_read(request, shape, shuffled=problem.shuffled)
     rates = calibrate(source, problem)
     schedule = STRATEGIES[request.strategy].schedule
+    functions = problem.empty.functions
+    if functions is not None and functions.trees is not None:
+        trees = functions.trees
+        machine = replace(machine, base=machine.base + trees.nbytes)
+        text = trees_text(trees.roots.shape, source.n_rows, trees.nbytes)
+        how["notes"] = (*how["notes"], text)
     return make_plan(
         shape,
         machine,

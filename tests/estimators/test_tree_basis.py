@@ -136,6 +136,11 @@ def test_few_rows_have_no_trees():
     assert RVMRegressor(**PLAIN).fit(X, y).basis_names_.tolist() == ["bias"]
 
 
+def test_auto_needs_rows_to_judge_trees():
+    X, y = steps()
+    assert RVMRegressor(**{**PLAIN, "basis": "auto"}).fit(X, y).basis_names_.tolist() == ["bias"]
+
+
 def with_gaps(n=N):
     """Return rows of a number and a category with gaps, as arrays for fits and for exports."""
     pandas = pytest.importorskip("pandas")

@@ -20,6 +20,8 @@ from partirvm.learning.boosting import (
     joined,
     levels_of_trees,
     regressors,
+    trial,
+    trial_of,
     unlearned_trees,
 )
 from partirvm.likelihoods import GAUSSIAN
@@ -162,3 +164,49 @@ def test_training_rows_end_with_predictions_without_their_fold(rng, grouped):
     picked = np.array([17, 3, 150])
     assert_allclose(training.gather(picked).X[:, 4], expected[picked], atol=1e-12)
     assert training.n_features == 4
+
+
+@pytest.mark.parametrize("n_classes", [0, 2, 3])
+def test_boosting_ends_at_the_lowest_loss_of_left_out_rows(rng, n_classes):
+    """The losses are those of scikit-learn's stages; a pattern of noise soon has the lowest."""
+    X = inputs(rng)
+    target = X[:, 1:2] > 0 if n_classes else np.nan_to_num(X[:, 1:2])
+    target = target + rng.integers(0, 2, (N, 1)) * (n_classes == 3) + 0.0
+    target += 0.5 * rng.normal(size=(N, 1)) * (n_classes == 0)
+    known = np.arange(N) % 3 > 0
+    options = OPTIONS | {"max_iter": 30, "random_state": 0}
+    found = trial(taught(X, target), known, trial_of(n_classes), options)
+    kind = HistGradientBoostingClassifier if n_classes else HistGradientBoostingRegressor
+    model = kind(**options).fit(X[known], target[known, 0])
+    if n_classes:
+        stages = np.array(list(model.staged_predict_proba(X[~known])))
+        codes = target[~known, 0].astype(int)
+        losses = -np.log(stages[:, np.arange(len(codes)), codes]).mean(axis=1)
+    else:
+        stages = np.array(list(model.staged_predict(X[~known])))[:, :, None]
+        losses = ((stages[:, :, 0] - target[~known, 0]) ** 2).mean(axis=1)
+    best = int(losses.argmin())
+    assert found.rounds == best + 1
+    assert_allclose(found.predictions, stages[best], atol=1e-9)
+    assert_array_equal(found.targets, target[~known])
+
+
+@pytest.mark.parametrize("case", ["no left-out rows", "no known rows", "one known class"])
+def test_a_trial_without_known_or_left_out_rows_has_no_result(rng, case):
+    codes = (np.arange(N) % 2)[:, None] + 0.0
+    known = {
+        "no left-out rows": np.ones(N, dtype=bool),
+        "no known rows": np.zeros(N, dtype=bool),
+        "one known class": codes[:, 0] == 1,
+    }[case]
+    assert trial(taught(inputs(rng), codes), known, trial_of(2), OPTIONS) is None
+
+
+def test_the_bound_of_bytes_holds_for_trees_and_their_tables(rng):
+    X = inputs(rng)
+    target = np.nan_to_num(X[:, :1]) + np.isin(X[:, 2:3], [1, 4])
+    trees = forests(taught(X, target), regressors)
+    trees(X)
+    (forest,) = trees._forests.values()
+    tables = sum(feature.masks.nbytes for feature in forest.features) + forest.values.nbytes
+    assert tables <= trees.nbytes <= 4 * tables + 20_000
