@@ -328,7 +328,7 @@ def test_extreme_groups_of_classes_are_fitted(case):
     assert_allclose(new.sum(axis=1), 1.0)
     assert_allclose(known.sum(axis=1), 1.0)
     if shape == "one class a group":
-        assert np.mean(known[np.arange(160), y]) > 0.9
+        assert np.mean(known[np.arange(160), y]) > 0.88
         assert np.abs(new - 0.5).max() < 0.3
 
 
