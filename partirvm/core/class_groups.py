@@ -30,7 +30,11 @@ from partirvm.core.link import LINKS, moderated, targets
 from partirvm.types import Bool, Float, Int
 
 LOG_VARIANCES = (-6.0, 6.0)
-"""Range of log τ² and log v; at the upper end, a logit says a twelfth of what it seems to."""
+"""Range of log τ²; at the upper end, a logit says a twelfth of what it seems to."""
+
+LOG_PRIORS = (-6.0, 3.0)
+"""Range of log v. Where each group has one class, v would grow without limit and with it V_g, whose
+Gaussian is then far wider than the skewed density that it stands for."""
 
 LOG_SLOPES = (-1.0, 2.0)
 """Range of log κ."""
@@ -283,7 +287,7 @@ def fitted_class_effects(rows: LeftOutLogits) -> ClassEffects | None:
 
     ordered = EffectsOfRows.of(rows)
     nothing = ordered.no_effects()
-    bounds = [LOG_VARIANCES, LOG_SLOPES]
+    bounds = [LOG_PRIORS, LOG_SLOPES]
 
     def loss(logs: Float) -> float:
         variance, slope = np.exp(logs).tolist()

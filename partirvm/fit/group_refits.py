@@ -91,9 +91,9 @@ def leave_class_groups_out(
     return class_groups(request.groups.known, by_groups, fitted_class_effects(by_rows))
 
 
-def sum_of(parts: Sequence[LeftOutLogits]) -> LeftOutLogits:
+def sum_of(parts: Sequence[LeftOutLogits | None]) -> LeftOutLogits:
     """Return the rows of all parts."""
-    return reduce(add, parts)
+    return reduce(add, (part for part in parts if part is not None))
 
 
 def refit_rows(groups: GroupedRows) -> Int:
@@ -162,7 +162,7 @@ class Refits:
         of_rows[of_groups < 0] = -1
         return cls(request, sample, tile, new, of_groups, of_rows, columns, vectors)
 
-    def left_out(self, number: int) -> tuple[LeftOutLogits, LeftOutLogits]:
+    def left_out(self, number: int) -> tuple[LeftOutLogits | None, LeftOutLogits | None]:
         """Return the logits at the rows of left-out groups, and at left-out rows of other groups,
         from a refit to the others."""
         request = self.request
@@ -203,8 +203,11 @@ class Refits:
         return cast(ClassModel, model)
 
 
-def logits_at(model: ClassModel, tile: Tile) -> LeftOutLogits:
-    """Return the logits of a model at rows that it has not seen."""
+def logits_at(model: ClassModel, tile: Tile) -> LeftOutLogits | None:
+    """Return the logits of a model at rows that it has not seen; None without rows, as in a refit
+    for which no group is left."""
+    if not len(tile.X):
+        return None
     logits, _ = model.logits(tile.X)
     return left_out_logits(model, logits, tile)
 

@@ -300,6 +300,38 @@ def test_each_row_is_classified_by_its_group(classified, tmp_path):
     assert_allclose(np.exp(model.predict_log_proba(X, groups=GROUPS)), expected, rtol=1e-12)
 
 
+@pytest.mark.parametrize(
+    "case",
+    some(
+        [
+            "two groups, pooled",
+            "two groups, multinomial",
+            "one class a group, pooled",
+            "one class a group, multinomial",
+            "one row a group, pooled",
+            "one row a group, multinomial",
+        ],
+        {"two groups, pooled", "one class a group, pooled"},
+    ),
+)
+def test_extreme_groups_of_classes_are_fitted(case):
+    """Refits may lack a group or a class; a group of one row is always left out as a whole."""
+    shape, likelihood = case.split(", ")
+    rows = X[:160]
+    n_groups = {"two groups": 2, "one class a group": 4, "one row a group": 160}[shape]
+    groups = np.arange(160) % n_groups
+    y = groups % 2 if shape == "one class a group" else (rows[:, 1] > 0.0).astype(int)
+    model = RVMClassifier(gamma=1.0, likelihood=likelihood, effort="quick", random_state=0)
+    model.fit(rows, y, groups=groups)
+    new = model.predict_proba(rows)
+    known = model.predict_proba(rows, groups=groups)
+    assert_allclose(new.sum(axis=1), 1.0)
+    assert_allclose(known.sum(axis=1), 1.0)
+    if shape == "one class a group":
+        assert np.mean(known[np.arange(160), y]) > 0.88
+        assert np.abs(new - 0.5).max() < 0.3
+
+
 def test_exports_state_the_uncertainty_of_new_groups(classified, tmp_path):
     model, _ = classified
     exported = numpy_export(model, tmp_path)(X)
