@@ -524,7 +524,7 @@ class Limit:
 
 
 LIMITS = (
-    Limit("syntax nodes of partirvm", lambda code: total_nodes(code.partirvm), 359_500, 222_000),
+    Limit("syntax nodes of partirvm", lambda code: total_nodes(code.partirvm), 384_000, 222_000),
     Limit("nodes per code line of partirvm", lambda code: density(code.partirvm), 10.5, 10.5),
     Limit("nodes per code line of a room", lambda code: densest_room(code.partirvm), 12.1, 12.0),
     Limit("nodes per code line of tests", lambda code: density(code.tests), 11.4, 10.5),
@@ -533,14 +533,14 @@ LIMITS = (
     Limit("lines above 100 columns", lambda code: wide_lines(code.partirvm), 0, 0),
     Limit("functions above 400 nodes", lambda code: large_functions(code.partirvm), 0, 0),
     Limit("functions above 15 local names", lambda code: crowded_functions(code.partirvm), 0, 0),
-    Limit("files of partirvm", lambda code: len(code.partirvm), 230, 175),
-    Limit("lines of partirvm", lambda code: total_lines(code.partirvm), 59_400, 36_000),
-    Limit("lines of tests", lambda code: total_lines(code.tests), 43_600, 34_000),
-    Limit("conditions on the kind of target", lambda code: target_places(code.partirvm), 16, 15),
+    Limit("files of partirvm", lambda code: len(code.partirvm), 244, 175),
+    Limit("lines of partirvm", lambda code: total_lines(code.partirvm), 63_000, 36_000),
+    Limit("lines of tests", lambda code: total_lines(code.tests), 45_400, 34_000),
+    Limit("conditions on the kind of target", lambda code: target_places(code.partirvm), 19, 15),
     Limit("class names that occur twice", lambda code: repeated_classes(code.partirvm), 0, 0),
     Limit("names of files that occur twice", lambda code: repeated_files(code.partirvm), 0, 0),
     Limit("methods of a likelihood", lambda code: protocol_methods(code.partirvm), 14, 14),
-    Limit("imports of internals in tests", lambda code: internal_imports(code.tests), 512, 420),
+    Limit("imports of internals in tests", lambda code: internal_imports(code.tests), 560, 420),
     Limit("names patched in tests", lambda code: patched_names(code.tests), 30, 30),
     Limit("depth of inheritance in strategies", lambda code: strategy_depth(code.partirvm), 1, 1),
 )

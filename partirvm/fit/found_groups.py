@@ -27,7 +27,7 @@ from partirvm.core.row_order import resemblance
 from partirvm.core.sampling import Purpose, draw_key, uniform
 from partirvm.data.source import Source
 from partirvm.execution import Executor
-from partirvm.fit.left_out_refits import LEVEL, FittedRows, LeftOutScores
+from partirvm.fit.left_out_refits import LEVEL, FittedRows, RefitScores
 from partirvm.fit.residual_rows import ResidualReader
 from partirvm.model import Model
 from partirvm.process import one_blas_thread
@@ -259,7 +259,7 @@ class GroupSearch:
         return largest or self.shared_by_order()
 
     @cached_property
-    def all_alone(self) -> LeftOutScores:
+    def all_alone(self) -> RefitScores:
         """All rows, left out at random."""
         return self.rows.left_out(np.arange(len(self.order)))
 
@@ -349,7 +349,7 @@ class GroupSearch:
         ratio = error / _root_mean(alone.errors)
         return FoundGroups(tuple(columns), n_groups, len(groups) / n_groups, ratio, covered)
 
-    def _sample(self, places: Int) -> tuple[FittedRows, LeftOutScores]:
+    def _sample(self, places: Int) -> tuple[FittedRows, RefitScores]:
         """Return the rows at these increasing positions, and their scores if they are left out at
         random."""
         if len(places) == len(self.order):

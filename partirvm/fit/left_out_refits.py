@@ -44,7 +44,7 @@ LEAST_END = 1e-9
 """Minimum distance of an interval's end from the mean, in standard deviations."""
 
 
-class LeftOutScores(NamedTuple):
+class RefitScores(NamedTuple):
     """What models without them state of m of the n rows.
 
     Attributes:
@@ -118,7 +118,7 @@ class FittedRows:
         """The rows with the model without its local residuals."""
         return replace(self, model=self.model.sparse())
 
-    def left_out(self, groups: Int) -> LeftOutScores:
+    def left_out(self, groups: Int) -> RefitScores:
         """Leave out the rows in folds of whole ``groups`` (n,), and return the scores of all rows
         or, with local residuals, of about ``JUDGED`` of them: these take most of the time."""
         every = 1 if self.model.residuals is None else -(-len(groups) // JUDGED)
@@ -129,9 +129,9 @@ class FittedRows:
         ]
         joined = [np.concatenate(part) for part in zip(*parts, strict=True)]
         order = np.argsort(joined[0])
-        return LeftOutScores(*(values[order] for values in joined))
+        return RefitScores(*(values[order] for values in joined))
 
-    def _scores(self, model: Model, X: Float, rows: Int) -> LeftOutScores:
+    def _scores(self, model: Model, X: Float, rows: Int) -> RefitScores:
         """Return what a model states of rows that were left out of it.
 
         Args:
@@ -150,7 +150,7 @@ class FittedRows:
         scores = np.where(
             z < 0, z / np.minimum(lower, -LEAST_END), z / np.maximum(upper, LEAST_END)
         )
-        return LeftOutScores(rows, y - mean, z, scores)
+        return RefitScores(rows, y - mean, z, scores)
 
     def without(self, fold: Int) -> Model:
         """Return the model without the rows at these positions."""
