@@ -44,6 +44,8 @@ from partirvm.core.ramp import LeftOutClasses, Ramp
 from partirvm.kernels import Kernel
 from partirvm.kernels.composed import inside
 from partirvm.kernels.radial import RadialKernel
+from partirvm.learning.class_effects import ClassEffects, class_effects
+from partirvm.learning.class_losses import SURE, is_lower, left_out_classes, row_losses
 from partirvm.learning.exact_process import ProcessFit, ProcessRows, climb
 from partirvm.learning.features import all_warped
 from partirvm.learning.forms import EACH, FAMILIES, MEAN, learn, with_family, with_gammas
@@ -86,11 +88,6 @@ NEWTON_STEPS = 6
 
 NUGGET = 1e-6
 """Noise variance of the predictor with a logistic link."""
-
-SURE = 2.0
-"""Minimum gain, in standard errors, of another family, and with many features of any kernel over
-the class frequencies: unlike a noise variance, probabilities are not adjusted to the errors in
-folds, so a gain by chance would make them overconfident."""
 
 FAMILY_ROWS = 200
 """Minimum number of rows for comparing families: on iris and wine, a few rows would decide."""
@@ -160,6 +157,9 @@ def learn_classes(sample: SampledRows, problem: Problem, settings: SearchSetting
         families = choose_family(family_losses(start))
         facts = families.figures
         start = with_family_of(start, families.family)
+        sums = class_effects(start.rows, start.fit, start.order, start.most)
+        if sums is not None:
+            return with_effects(start, problem, sums, facts)
     problem = start.rows.problem
     sample.on_best(problem.with_kernel(start.fit.kernel).empty)
     if are_clear(start.rows, start.fit, start.order, start.most):
@@ -180,6 +180,26 @@ def learn_classes(sample: SampledRows, problem: Problem, settings: SearchSetting
     sample.on_best(problem.with_kernel(best.kernel).empty)
     sample.log(process_record(start.rows, best, choice))
     return problem.with_kernel(best.kernel)
+
+
+def with_effects(
+    start: OneWidth, problem: Problem, sums: ClassEffects, facts: dict[str, Any]
+) -> Problem:
+    """Return the problem with sums of effects, and log them.
+
+    Args:
+        start: the fit of one width, with the rows of the process
+        problem: the problem whose kernel is learned
+        sums: the sums of effects
+        facts: compared figures for the history
+    """
+    rows = start.rows
+    problem = rows.problem.with_kernel(sums.fit.kernel)
+    if are_clear(rows, sums.fit, start.order, start.most):
+        problem = replace(problem, likelihood=POOLED)
+    rows.sample.on_best(problem.empty)
+    rows.sample.log(process_record(rows, sums.fit, facts | sums.figures))
+    return problem
 
 
 def learned_from_many(
@@ -303,31 +323,10 @@ def family_losses(start: OneWidth) -> dict[str, Float]:
     for kept, outside in search_splits(start.order, start.most, sample.groups_of(start.order)):
         rows = ProcessRows.of(sample, problem, kept)
         new = ProcessRows.of(sample, problem, outside)
-        codes = sample.rows.gather(np.sort(outside)).t[:, 0]
         for family in FAMILIES:
             fit = climb(rows, of_family(start.fit, family, rows), ONE_STEPS, together=True)
-            errors, _ = rows.predicted(fit, new)
-            indicators = class_indicators(problem, new.t - errors)
-            predictions[family].append(LeftOutClasses(indicators, codes, 1 / new.inverse))
+            predictions[family].append(left_out_classes(rows, fit, new, outside))
     return {family: row_losses(parts) for family, parts in predictions.items()}
-
-
-def class_indicators(problem: Problem, standardised: Float) -> Float:
-    """Return indicators (n, K) of all classes from the standardised indicators (n, T) of a
-    process."""
-    K = problem.n_classes
-    counts = np.bincount(np.asarray(problem.codes), minlength=K)
-    shares = (counts / counts.sum())[int(K == 2) :]
-    indicators = shares + np.sqrt((shares * (1 - shares)).mean()) * standardised
-    return np.hstack([1 - indicators, indicators]) if K == 2 else indicators
-
-
-def row_losses(parts: list[LeftOutClasses]) -> Float:
-    """Return the log loss (n,) of each row with the best ramp, times the row's weight."""
-    rows = parts[0]
-    for part in parts[1:]:
-        rows += part
-    return -rows.weights * rows.log_probability(rows.ramp(Ramp()))
 
 
 def choose_family(losses: dict[str, Float]) -> FamilyChoice:
@@ -335,8 +334,7 @@ def choose_family(losses: dict[str, Float]) -> FamilyChoice:
     ``SURE`` standard errors."""
     smoothest, *others = FAMILIES
     best = min(others, key=lambda family: float(losses[family].mean()))
-    gain = losses[smoothest] - losses[best]
-    is_clear = gain.mean() > SURE * gain.std() / np.sqrt(len(gain))
+    is_clear = is_lower(losses[best], losses[smoothest], SURE)
     return FamilyChoice(best if is_clear else smoothest, losses)
 
 
