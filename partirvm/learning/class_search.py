@@ -16,8 +16,8 @@ searching each warp takes longer (spambase, pooled: log loss .191 and .173 in 14
 together .166 and .130 in 9). Warping makes unscaled pixels worse.
 
 The *family* of the kernel is chosen first, with one width: Matérn kernels are taken if they lower
-the log loss of left-out rows by more than ``SURE`` standard errors. The squared error would choose
-them for pendigits, too, whose log loss rises from .050 to .057.
+the log loss of left-out rows by more than ``SURE`` standard errors. *Sums of effects* must lower it
+in the same way (``learning.class_effects``).
 
 Indicators are step functions, for which the evidence of a process favours too much detail. Left-out
 rows therefore decide: a width per feature must lower the squared error by more than one standard
@@ -48,7 +48,7 @@ from partirvm.learning.class_effects import ClassEffects, class_effects
 from partirvm.learning.class_losses import SURE, is_lower, left_out_classes, row_losses
 from partirvm.learning.exact_process import ProcessFit, ProcessRows, climb
 from partirvm.learning.features import all_warped
-from partirvm.learning.forms import EACH, FAMILIES, MEAN, learn, with_family, with_gammas
+from partirvm.learning.forms import EACH, FAMILIES, MEAN, ONE, learn, with_family, with_gammas
 from partirvm.learning.process_search import (
     WIDE,
     WORK,
@@ -63,9 +63,6 @@ from partirvm.learning.steep import explains_little
 from partirvm.likelihoods import POOLED
 from partirvm.spec.problem import Problem
 from partirvm.types import Float, Int
-
-ONE = "one width"
-"""Name of this form in the history and in the plan."""
 
 UNSCALED = "one width for unscaled features"
 """Name of this form in the history and in the plan."""
@@ -157,9 +154,10 @@ def learn_classes(sample: SampledRows, problem: Problem, settings: SearchSetting
         families = choose_family(family_losses(start))
         facts = families.figures
         start = with_family_of(start, families.family)
-        sums = class_effects(start.rows, start.fit, start.order, start.most)
-        if sums is not None:
-            return with_effects(start, problem, sums, facts)
+        if settings.learning.metric == "auto":
+            sums = class_effects(start.rows, start.fit, start.order, start.most)
+            if sums is not None:
+                return with_effects(start, sums, facts)
     problem = start.rows.problem
     sample.on_best(problem.with_kernel(start.fit.kernel).empty)
     if are_clear(start.rows, start.fit, start.order, start.most):
@@ -182,14 +180,11 @@ def learn_classes(sample: SampledRows, problem: Problem, settings: SearchSetting
     return problem.with_kernel(best.kernel)
 
 
-def with_effects(
-    start: OneWidth, problem: Problem, sums: ClassEffects, facts: dict[str, Any]
-) -> Problem:
+def with_effects(start: OneWidth, sums: ClassEffects, facts: dict[str, Any]) -> Problem:
     """Return the problem with sums of effects, and log them.
 
     Args:
         start: the fit of one width, with the rows of the process
-        problem: the problem whose kernel is learned
         sums: the sums of effects
         facts: compared figures for the history
     """
