@@ -29,6 +29,7 @@ from partirvm.learning.process_search import (
     MUCH,
     WIDE,
     WORK,
+    without_weak_features,
 )
 from partirvm.types import Float, Int
 
@@ -114,7 +115,7 @@ def class_effects(
         return None
     last = min(max(int(np.sqrt(WORK / d)), most), LAST_ROWS)
     more = ProcessRows.of(rows.sample, rows.problem, order[:last])
-    fit = climb(more, replace(forms.summed, pairs=[]), LAST_STEPS)
+    fit = without_weak_features(more, climb(more, replace(forms.summed, pairs=[]), LAST_STEPS))
     facts = {"form": EFFECTS, "rows": len(forms.losses[EFFECTS]), "losses": forms.means}
     return ClassEffects(fit, facts)
 

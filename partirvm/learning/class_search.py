@@ -154,10 +154,24 @@ def learn_classes(sample: SampledRows, problem: Problem, settings: SearchSetting
         families = choose_family(family_losses(start))
         facts = families.figures
         start = with_family_of(start, families.family)
-        if settings.learning.metric == "auto":
-            sums = class_effects(start.rows, start.fit, start.order, start.most)
-            if sums is not None:
-                return with_effects(start, sums, facts)
+        sums = effects_of(start, settings)
+        if sums is not None:
+            return with_effects(start, sums, facts)
+    return by_widths(sample, start, settings, facts)
+
+
+def by_widths(
+    sample: SampledRows, start: OneWidth, settings: SearchSettings, facts: dict[str, Any]
+) -> Problem:
+    """Choose between a single width and a width per feature; return the problem with the learned
+    kernel.
+
+    Args:
+        sample: the sample of rows
+        start: the fit of one width
+        settings: options of the search
+        facts: compared figures for the history
+    """
     problem = start.rows.problem
     sample.on_best(problem.with_kernel(start.fit.kernel).empty)
     if are_clear(start.rows, start.fit, start.order, start.most):
@@ -178,6 +192,13 @@ def learn_classes(sample: SampledRows, problem: Problem, settings: SearchSetting
     sample.on_best(problem.with_kernel(best.kernel).empty)
     sample.log(process_record(start.rows, best, choice))
     return problem.with_kernel(best.kernel)
+
+
+def effects_of(start: OneWidth, settings: SearchSettings) -> ClassEffects | None:
+    """Return sums of effects if they are clearly better than one width, and may be chosen."""
+    if settings.learning.metric != "auto":
+        return None
+    return class_effects(start.rows, start.fit, start.order, start.most)
 
 
 def with_effects(start: OneWidth, sums: ClassEffects, facts: dict[str, Any]) -> Problem:
