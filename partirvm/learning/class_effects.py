@@ -36,6 +36,10 @@ from partirvm.types import Float, Int
 NEW_ROWS = 400
 """Maximum number of other rows that are predicted in the first comparison."""
 
+HOPEFUL = 1.0
+"""Minimum gain with a Gaussian base, in standard errors, from which other bases are tried: on
+spambase, they would take a third of the time of the whole fit."""
+
 FEW_STEPS = 6
 """Maximum number of L-BFGS steps in the first comparison."""
 
@@ -146,7 +150,7 @@ def first_comparison(rows: ProcessRows, radial: ProcessFit, order: Int) -> Proce
     by_one = losses_of(climb(few, replace(radial, pairs=[]), FEW_STEPS, together=True))
     best = climb(few, replace(radial, kernel=tied, pairs=[]), FEW_STEPS)
     losses = losses_of(best)
-    if losses.mean() > by_one.mean():
+    if not is_lower(losses, by_one, HOPEFUL):
         return None
     for base in BASES:
         other = _with_base(few, best, base)
