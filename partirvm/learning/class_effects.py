@@ -165,9 +165,9 @@ def first_comparison(rows: ProcessRows, radial: ProcessFit, order: Int) -> Proce
 
 
 def _with_base(few: ProcessRows, fit: ProcessFit, base: str) -> ProcessFit:
-    """Return the fit with another base, after a few steps."""
+    """Return the fit with another base, after a few steps with the measured curvature."""
     assert isinstance(fit.kernel, Anova)
-    return climb(few, replace(fit, kernel=replace(fit.kernel, base=base), pairs=[]), BASE_STEPS)
+    return climb(few, replace(fit, kernel=replace(fit.kernel, base=base)), BASE_STEPS)
 
 
 def left_out_forms(
