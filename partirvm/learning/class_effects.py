@@ -62,10 +62,12 @@ class ClassEffects:
     """Sums of effects that predict left-out rows better than radial kernels do.
 
     Attributes:
+        rows: the rows from which they were learned
         fit: the sums of effects
         figures: the compared figures, for the history
     """
 
+    rows: ProcessRows
     fit: ProcessFit
     figures: dict[str, Any]
 
@@ -125,7 +127,7 @@ def class_effects(
     more = ProcessRows.of(rows.sample, rows.problem, order[:last])
     fit = without_weak_features(more, climb(more, replace(forms.summed, pairs=[]), LAST_STEPS))
     facts = {"form": EFFECTS, "rows": len(forms.losses[EFFECTS]), "losses": forms.means}
-    return ClassEffects(fit, facts)
+    return ClassEffects(more, fit, facts)
 
 
 def first_comparison(rows: ProcessRows, radial: ProcessFit, order: Int) -> ProcessFit | None:

@@ -205,11 +205,11 @@ def with_effects(start: OneWidth, sums: ClassEffects, facts: dict[str, Any]) -> 
     """Return the problem with sums of effects, and log them.
 
     Args:
-        start: the fit of one width, with the rows of the process
+        start: the fit of one width
         sums: the sums of effects
         facts: compared figures for the history
     """
-    rows = start.rows
+    rows = sums.rows
     problem = rows.problem.with_kernel(sums.fit.kernel)
     if are_clear(rows, sums.fit, start.order, start.most):
         problem = replace(problem, likelihood=POOLED)

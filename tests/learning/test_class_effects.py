@@ -55,12 +55,12 @@ def central(n, d, K=2):
     return X, classes_of(np.sqrt((X**2).sum(axis=1)), K)
 
 
-def learned(X, codes, K=2, metric="auto", family=True, class_rows=150):
-    """Return the last history line, and the problem; a process has at most ``class_rows`` rows."""
+def learned(X, codes, K=2, metric="auto", family=True, **effort):
+    """Return the last history line, and the problem; a process has at most 150 rows by default."""
     lines = []
     learning = learning_options(len(X), limits=class_centres(K), metric=metric)
     settings = SearchSettings(learning, seed=0, columns=1000, family=family)
-    effort = SearchEffort(class_rows=class_rows)
+    effort = SearchEffort(**{"class_rows": 150, **effort})
     with sample_of(X, codes, lines=lines, effort=effort) as sample:
         problem = learn_classes(sample, problem_of(X, codes, K=K), settings)
     assert lines[-1].kernel == problem.empty.kernel.spec()
@@ -77,6 +77,14 @@ def test_classes_of_a_sum_are_predicted_by_sums_of_effects(K):
     losses = line.choice["losses"]
     assert set(losses) == {ONE, EACH, EFFECTS}
     assert losses[EFFECTS] < 0.8 * min(losses[ONE], losses[EACH])
+
+
+@pytest.mark.slow
+def test_many_rows_use_sums_of_effects():
+    """The tied evidence of all rows does not follow."""
+    line, _ = learned(*summed(600, 4), few=500)
+    assert line.choice["form"] == EFFECTS
+    assert line.candidates == 600
 
 
 @pytest.mark.parametrize(
