@@ -16,8 +16,8 @@ searching each warp takes longer (spambase, pooled: log loss .191 and .173 in 14
 together .166 and .130 in 9). Warping makes unscaled pixels worse.
 
 The *family* of the kernel is chosen first, with one width: Matérn kernels are taken if they lower
-the log loss of left-out rows by more than ``SURE`` standard errors. The squared error would choose
-them for pendigits, too, whose log loss rises from .050 to .057.
+the log loss of left-out rows by more than ``SURE`` standard errors. *Sums of effects* must lower it
+in the same way (``learning.class_effects``).
 
 Indicators are step functions, for which the evidence of a process favours too much detail. Left-out
 rows therefore decide: a width per feature must lower the squared error by more than one standard
@@ -44,9 +44,11 @@ from partirvm.core.ramp import LeftOutClasses, Ramp
 from partirvm.kernels import Kernel
 from partirvm.kernels.composed import inside
 from partirvm.kernels.radial import RadialKernel
+from partirvm.learning.class_effects import ClassEffects, class_effects
+from partirvm.learning.class_losses import SURE, is_lower, left_out_classes, row_losses
 from partirvm.learning.exact_process import ProcessFit, ProcessRows, climb
 from partirvm.learning.features import all_warped
-from partirvm.learning.forms import EACH, FAMILIES, MEAN, learn, with_family, with_gammas
+from partirvm.learning.forms import EACH, FAMILIES, MEAN, ONE, learn, with_family, with_gammas
 from partirvm.learning.process_search import (
     WIDE,
     WORK,
@@ -61,9 +63,6 @@ from partirvm.learning.steep import explains_little
 from partirvm.likelihoods import POOLED
 from partirvm.spec.problem import Problem
 from partirvm.types import Float, Int
-
-ONE = "one width"
-"""Name of this form in the history and in the plan."""
 
 UNSCALED = "one width for unscaled features"
 """Name of this form in the history and in the plan."""
@@ -86,11 +85,6 @@ NEWTON_STEPS = 6
 
 NUGGET = 1e-6
 """Noise variance of the predictor with a logistic link."""
-
-SURE = 2.0
-"""Minimum gain, in standard errors, of another family, and with many features of any kernel over
-the class frequencies: unlike a noise variance, probabilities are not adjusted to the errors in
-folds, so a gain by chance would make them overconfident."""
 
 FAMILY_ROWS = 200
 """Minimum number of rows for comparing families: on iris and wine, a few rows would decide."""
@@ -160,6 +154,24 @@ def learn_classes(sample: SampledRows, problem: Problem, settings: SearchSetting
         families = choose_family(family_losses(start))
         facts = families.figures
         start = with_family_of(start, families.family)
+        sums = effects_of(start, settings)
+        if sums is not None:
+            return with_effects(start, sums, facts)
+    return by_widths(sample, start, settings, facts)
+
+
+def by_widths(
+    sample: SampledRows, start: OneWidth, settings: SearchSettings, facts: dict[str, Any]
+) -> Problem:
+    """Choose between a single width and a width per feature; return the problem with the learned
+    kernel.
+
+    Args:
+        sample: the sample of rows
+        start: the fit of one width
+        settings: options of the search
+        facts: compared figures for the history
+    """
     problem = start.rows.problem
     sample.on_best(problem.with_kernel(start.fit.kernel).empty)
     if are_clear(start.rows, start.fit, start.order, start.most):
@@ -180,6 +192,30 @@ def learn_classes(sample: SampledRows, problem: Problem, settings: SearchSetting
     sample.on_best(problem.with_kernel(best.kernel).empty)
     sample.log(process_record(start.rows, best, choice))
     return problem.with_kernel(best.kernel)
+
+
+def effects_of(start: OneWidth, settings: SearchSettings) -> ClassEffects | None:
+    """Return sums of effects if they are clearly better than one width, and may be chosen."""
+    if settings.learning.metric != "auto":
+        return None
+    return class_effects(start.rows, start.fit, start.order, start.most)
+
+
+def with_effects(start: OneWidth, sums: ClassEffects, facts: dict[str, Any]) -> Problem:
+    """Return the problem with sums of effects, and log them.
+
+    Args:
+        start: the fit of one width
+        sums: the sums of effects
+        facts: compared figures for the history
+    """
+    rows = sums.rows
+    problem = rows.problem.with_kernel(sums.fit.kernel)
+    if are_clear(rows, sums.fit, start.order, start.most):
+        problem = replace(problem, likelihood=POOLED)
+    rows.sample.on_best(problem.empty)
+    rows.sample.log(process_record(rows, sums.fit, facts | sums.figures))
+    return problem
 
 
 def learned_from_many(
@@ -303,31 +339,10 @@ def family_losses(start: OneWidth) -> dict[str, Float]:
     for kept, outside in search_splits(start.order, start.most, sample.groups_of(start.order)):
         rows = ProcessRows.of(sample, problem, kept)
         new = ProcessRows.of(sample, problem, outside)
-        codes = sample.rows.gather(np.sort(outside)).t[:, 0]
         for family in FAMILIES:
             fit = climb(rows, of_family(start.fit, family, rows), ONE_STEPS, together=True)
-            errors, _ = rows.predicted(fit, new)
-            indicators = class_indicators(problem, new.t - errors)
-            predictions[family].append(LeftOutClasses(indicators, codes, 1 / new.inverse))
+            predictions[family].append(left_out_classes(rows, fit, new, outside))
     return {family: row_losses(parts) for family, parts in predictions.items()}
-
-
-def class_indicators(problem: Problem, standardised: Float) -> Float:
-    """Return indicators (n, K) of all classes from the standardised indicators (n, T) of a
-    process."""
-    K = problem.n_classes
-    counts = np.bincount(np.asarray(problem.codes), minlength=K)
-    shares = (counts / counts.sum())[int(K == 2) :]
-    indicators = shares + np.sqrt((shares * (1 - shares)).mean()) * standardised
-    return np.hstack([1 - indicators, indicators]) if K == 2 else indicators
-
-
-def row_losses(parts: list[LeftOutClasses]) -> Float:
-    """Return the log loss (n,) of each row with the best ramp, times the row's weight."""
-    rows = parts[0]
-    for part in parts[1:]:
-        rows += part
-    return -rows.weights * rows.log_probability(rows.ramp(Ramp()))
 
 
 def choose_family(losses: dict[str, Float]) -> FamilyChoice:
@@ -335,8 +350,7 @@ def choose_family(losses: dict[str, Float]) -> FamilyChoice:
     ``SURE`` standard errors."""
     smoothest, *others = FAMILIES
     best = min(others, key=lambda family: float(losses[family].mean()))
-    gain = losses[smoothest] - losses[best]
-    is_clear = gain.mean() > SURE * gain.std() / np.sqrt(len(gain))
+    is_clear = is_lower(losses[best], losses[smoothest], SURE)
     return FamilyChoice(best if is_clear else smoothest, losses)
 
 

@@ -44,6 +44,9 @@ from partirvm.spec.entries import Entry
 from partirvm.spec.problem import Problem
 from partirvm.types import Float, Int
 
+ONE = "one width"
+"""Name of this form in the history and in the plan."""
+
 EACH = "a width per feature"
 """Name of this kernel form in the history and in the plan."""
 
@@ -312,6 +315,10 @@ def _compared(choice: dict[str, Any]) -> str:
         text += _families_compared(choice)
     if "form" not in choice:
         return text
+    if "losses" in choice:
+        figures = ", ".join(f"{form} {loss:.3g}" for form, loss in choice["losses"].items())
+        rows = choice["rows"]
+        return f"{text}{choice['form']}, by the log loss of {rows:,} left-out rows ({figures}): "
     if "effects" in choice:
         text += _effects_compared(choice["effects"])
     if errors:
