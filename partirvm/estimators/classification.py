@@ -236,15 +236,26 @@ class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):
     def predict_interval(
         self, X: Any, level: float = 0.95, kind: str = "decision", *, groups: Any = None
     ) -> tuple[Float, Float]:
-        """Return the lower and upper ends of central credible intervals at X (n, d) of any kind
-        that ``fit`` takes.
+        """Return the lower and upper ends of central credible intervals.
 
-        ``kind="decision"`` is for the linear predictors: φᵀμ ± the normal quantile × (φᵀΣφ)^½,
-        before moderation or after the ramp, shaped like ``decision_function``.
-        ``kind="probability"`` is for the classes, (n, K): for two classes, the link is applied to
-        the ends for the predictor; for more classes, the ends for class k are computed from the
-        ends for predictor k and the means of the other predictors. ``groups`` are as in
-        ``decision_function``. Raises ``UsageError`` for an invalid level or kind.
+        Parameters
+        ----------
+        X : rows (n, d) of any kind that ``fit`` takes
+        level : float
+            The probability of each interval, between 0 and 1.
+        kind : {"decision", "probability"}
+            "decision" is for the linear predictors: φᵀμ ± the normal quantile × (φᵀΣφ)^½, before
+            moderation or after the ramp, shaped like ``decision_function``. "probability" is for
+            the classes, (n, K): for two classes, the link is applied to the ends for the predictor;
+            for more classes, the ends for class k are computed from the ends for predictor k and
+            the means of the other predictors.
+        groups : array-like (n,), str or Groups, optional
+            As in ``decision_function``; the uncertainty of levels and groups is included.
+
+        Raises
+        ------
+        UsageError, DataError
+            For an invalid level or kind, or if features differ (a ``ValueError``).
         """
         return self._interval(X, level, kind, groups)
 

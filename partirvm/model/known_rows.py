@@ -136,6 +136,14 @@ def by_groups(function: Callable[[Any], OfRows], model: Any, groups: Int) -> OfR
 def _by_groups(
     function: Callable[[Any], OfRows], model: Any, groups: Int, X: Float
 ) -> tuple[Float, Float]:
+    """Return the values and the nearness of rows.
+
+    Args:
+        function: returns a function of raw inputs, given a model
+        model: the model, with known groups
+        groups: codes of the rows' groups (n,)
+        X: raw inputs of the rows (n, d)
+    """
     is_known = model.known.has(groups)
     if not is_known.any():
         return function(model)(X)
