@@ -19,6 +19,7 @@ import numpy as np
 
 from partirvm.errors import UsageError
 from partirvm.kernels.base import GROUP, PIECE_ROWS, Kernel, PreparedKernel, by_groups, padded
+from partirvm.kernels.jumps import Jumps
 from partirvm.kernels.permission import (
     PATH,
     Function,
@@ -37,6 +38,9 @@ LINEAR = "linear"
 
 TREES = "trees"
 """Name of the basis functions that are predictions of boosted trees."""
+
+JUMPS = "jumps"
+"""Name of the basis functions that are jumps, which kernel learning adds."""
 
 
 class PreparedFunction(PreparedKernel):
@@ -95,15 +99,15 @@ class Basis(FunctionHolder, DeclaredState):
     """The B basis functions of points (n, d), in order. Function b has the label −2 − b
     (``label_of``).
 
-    Each part is a path, a callable, "linear" (the features themselves) or boosted trees, with the
-    number of its functions.
+    Each part is a path, a callable, "linear" (the features themselves), boosted trees or jumps,
+    with the number of its functions.
     """
 
-    parts: tuple[tuple[str | Function | BoostedTrees, int], ...]
+    parts: tuple[tuple[str | Function | BoostedTrees | Jumps, int], ...]
 
     def __post_init__(self) -> None:
         for function, _ in self.parts:
-            if function != LINEAR and not isinstance(function, BoostedTrees):
+            if function != LINEAR and not isinstance(function, BoostedTrees | Jumps):
                 require_function(function, "basis")
         register(self)
 
@@ -117,6 +121,29 @@ class Basis(FunctionHolder, DeclaredState):
         """The boosted trees among the functions, or None."""
         trees = [part for part, _ in self.parts if isinstance(part, BoostedTrees)]
         return trees[0] if trees else None
+
+    @property
+    def jumps(self) -> Jumps | None:
+        """The jumps among the functions, or None."""
+        jumps = [part for part, _ in self.parts if isinstance(part, Jumps)]
+        return jumps[0] if jumps else None
+
+    def single_features(self, active: Int, d: int) -> Int:
+        """Return the position of the only feature on which each function with these numbers
+        depends, (k,); −1 if it may depend on several of the d features."""
+        positions = []
+        for function, size in self.parts:
+            if isinstance(function, Jumps):
+                positions.append(function.positions)
+            else:
+                positions.append(np.arange(d) if function == LINEAR else np.full(size, -1))
+        return np.concatenate(positions)[active]
+
+    def is_flat(self, active: Int) -> Bool:
+        """Return a mask (k,) of the functions with these numbers that are jumps, whose slope is 0
+        but at the jump."""
+        flat = [np.full(size, isinstance(function, Jumps)) for function, size in self.parts]
+        return np.concatenate(flat)[active]
 
     def with_trees(self, trees: BoostedTrees) -> "Basis":
         """Return the basis with its trees replaced by others with as many outputs."""
@@ -136,6 +163,8 @@ class Basis(FunctionHolder, DeclaredState):
                 used |= function.used
             elif function == LINEAR:
                 used[numbers] = True
+            elif isinstance(function, Jumps):
+                used[function.positions[numbers]] = True
             else:
                 used |= len(numbers) > 0
         return used
@@ -146,8 +175,8 @@ class Basis(FunctionHolder, DeclaredState):
 
         Args:
             points: scaled features (n, d)
-            X: the same rows in raw units (n, d), for trees; training rows are followed by the
-                values of the trees (``data.folds``)
+            X: the same rows in raw units (n, d), for trees and jumps; training rows are followed by
+                the values of the trees (``data.folds``)
         """
         raw = points if X is None else X
         columns = []
@@ -156,6 +185,8 @@ class Basis(FunctionHolder, DeclaredState):
             if isinstance(function, BoostedTrees):
                 n_features = points.shape[1]
                 values = raw[:, n_features:] if raw.shape[1] > n_features else function(raw)
+            elif isinstance(function, Jumps):
+                values = function(raw)
             elif function != LINEAR:
                 require_permission(self, function, "basis")
                 values = evaluated(function, "basis", padded(points, PIECE_ROWS))
@@ -170,10 +201,15 @@ class Basis(FunctionHolder, DeclaredState):
 
     def names(self, features: Sequence[str]) -> Iterator[str]:
         """Yield a name for each function: a feature, "trees" (with a position if there are several
-        of them), or the function's name (``f`` if it has none) and a position."""
+        of them), a feature and its threshold, or the function's name (``f`` if it has none) and a
+        position."""
         for function, size in self.parts:
             if isinstance(function, BoostedTrees):
                 yield from [TREES] if size == 1 else (f"{TREES}[{b}]" for b in range(size))
+                continue
+            if isinstance(function, Jumps):
+                jumps = zip(function.features, function.thresholds, strict=True)
+                yield from (f"{features[j]} > {threshold:.6g}" for j, threshold in jumps)
                 continue
             name = title_of(function).rpartition(":")[2].rpartition(".")[2]
             name = name if name.isidentifier() else "f"
@@ -181,10 +217,15 @@ class Basis(FunctionHolder, DeclaredState):
 
     def spec(self) -> list[Any]:
         """Return plain JSON. Raises ``UsageError`` for a callable that is local to this process."""
-        return [
-            [TREES if isinstance(function, BoostedTrees) else name_of(function, "basis"), size]
-            for function, size in self.parts
-        ]
+        names = []
+        for function, size in self.parts:
+            if isinstance(function, BoostedTrees):
+                names.append([TREES, size])
+            elif isinstance(function, Jumps):
+                names.append([JUMPS, size])
+            else:
+                names.append([name_of(function, "basis"), size])
+        return names
 
 
 def label_of(function: Int) -> Int:

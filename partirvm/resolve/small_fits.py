@@ -259,6 +259,9 @@ def as_searched(
     is_chosen = samples.request.likelihood == "auto"
     likelihood = searched.likelihood if is_chosen else problem.likelihood
     problem = problem.with_scaling(searched.empty.scaling).with_kernel(kernel)
+    problem = replace(
+        problem, empty=replace(problem.empty, functions=searched.empty.functions)
+    )  # with the jumps that were found
     features = problem.empty.scaling.features
     if features is not None and features.doubts and entry["noise_variance"]:
         noise = features.share * entry["noise_variance"] / scale**2
