@@ -134,7 +134,7 @@ class ProcessRows:
     covariance requires.
 
     ``inverse`` (n,) is 1 ÷ row weight. ``columns`` (n, L) are the leading columns times their prior
-    standard deviations.
+    standard deviations, ``scales`` (L,).
     """
 
     sample: SampledRows
@@ -143,6 +143,7 @@ class ProcessRows:
     t: Float
     inverse: Float
     columns: Float
+    scales: Float
 
     @classmethod
     def of(cls, sample: SampledRows, problem: Problem, numbers: Int) -> "ProcessRows":
@@ -150,13 +151,15 @@ class ProcessRows:
         rows = sample.rows.gather(np.sort(numbers))
         scaling = problem.empty.scaling
         columns = problem.empty.take(NONE, leading=problem.leading).block(rows.X)
-        square = np.maximum((columns**2).mean(axis=0), np.finfo(float).tiny)
-        columns = columns * np.sqrt(LEADING * problem.target_variance / square)
+        square = (columns**2).mean(axis=0)
+        square = np.where(square > np.finfo(float).tiny, square, 1.0)  # zero in these rows
+        scales = np.sqrt(LEADING * problem.target_variance / square)
         inverse = scaling.noise_factor(rows.X)
         if rows.weights is not None:
             inverse = inverse / rows.weights
         targets = problem.likelihood.working.of_process(problem, rows.t)
-        return cls(sample, problem, scaling.inputs(rows.X), targets, inverse, columns)
+        inputs = scaling.inputs(rows.X)
+        return cls(sample, problem, inputs, targets, inverse, columns * scales, scales)
 
     def first(self, count: int) -> "ProcessRows":
         """Return the first rows, at most ``count``."""
@@ -260,13 +263,19 @@ class ProcessRows:
             total += slope.T @ slope
         return total
 
+    def columns_of(self, new: "ProcessRows") -> Float:
+        """Return the leading columns (m, L) of new rows times the prior standard deviations of
+        these rows, which depend on their mean squares."""
+        return new.columns * (self.scales / new.scales)
+
     def whitened(self, fit: ProcessFit, new: "ProcessRows") -> tuple[Float, Float]:
         """Return the factor L (n, n) of the covariance, LLᵀ, and the covariances (m, n) of new rows
         times L⁻ᵀ.
 
         Raises ``LinAlgError`` if the covariance is not positive definite.
         """
-        cross = np.exp(fit.signal) * fit.kernel.values(new.X, self.X) + new.columns @ self.columns.T
+        cross = np.exp(fit.signal) * fit.kernel.values(new.X, self.X)
+        cross += self.columns_of(new) @ self.columns.T
         covariance = self.covariance(triangle(fit.kernel, self.X).values, fit)
         factor = np.asarray(np.linalg.cholesky(covariance), dtype=np.float64)
         return factor, solve_triangular(factor, cross.T, lower=True, check_finite=False).T
@@ -274,7 +283,8 @@ class ProcessRows:
     def predicted(self, fit: ProcessFit, new: "ProcessRows") -> tuple[Float, Float]:
         """Return the errors (m, T) and the log densities (m,), including noise, at new rows (ibid.
         eqs. 2.23 and 2.24)."""
-        variance = np.exp(fit.signal) * fit.kernel.diagonal(new.X) + (new.columns**2).sum(axis=1)
+        variance = np.exp(fit.signal) * fit.kernel.diagonal(new.X)
+        variance += (self.columns_of(new) ** 2).sum(axis=1)
         variance += self.noise_of(fit) * new.inverse
         factor, white = self.whitened(fit, new)
         errors = new.t - white @ solve_triangular(factor, self.t, lower=True, check_finite=False)

@@ -167,8 +167,8 @@ class JumpRows:
         if factor is None:
             return np.zeros(count)
         solved = lapack.dpotrs(factor, self.rows.t[:, 0], lower=1)[0]
-        columns = self.rows.columns[:, -count:]
-        return np.asarray(columns.max(axis=0) * (columns.T @ solved))
+        weights = self.rows.scales * (self.rows.columns.T @ solved)
+        return np.asarray(weights[-count:])
 
     def _factor(self, fit: ProcessFit) -> Float | None:
         values = triangle(fit.kernel, self.rows.X).values

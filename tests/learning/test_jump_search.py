@@ -123,7 +123,7 @@ def test_jumps_are_found_where_they_are():
     X, y = staircase(420)
     lines = []
     settings = SearchSettings(
-        learning_options(len(X)), seed=0, columns=1000, family=True, judged=True
+        learning_options(len(X), metric="auto"), seed=0, columns=1000, family=True, judged=True
     )
     with sample_of(X, y, lines=lines) as sample:
         learned = process_search.learn_regression(sample, problem_of(X, y), settings)
@@ -149,3 +149,20 @@ def test_smooth_functions_are_not_searched_for_jumps(steep):
         fit = process_search.first_widths(sample, problem, np.arange(300), 200)
         rows = ProcessRows.of(sample, problem, np.arange(200))
         assert first_gain(rows, np.arange(200), fit, np.array([0, 1, 2])) < FIRST_NATS
+
+
+def test_new_rows_have_the_prior_of_the_known_ones():
+    """The prior of a column's weight follows from its mean square in the known rows, whatever it is
+    in new ones."""
+    X, y = staircase(60)
+    jumps = Jumps((0, 2), (-0.5, 0.1))
+    with sample_of(X, y) as sample:
+        problem = with_jumps(problem_of(X, y), jumps)
+        known, fit = process_of(sample, problem, 40)
+        numbers = np.flatnonzero((np.arange(60) >= 40) & (X[:, 0] > -0.5))
+        new = ProcessRows.of(sample, problem, numbers)
+        errors, _ = known.rows.predicted(fit, new)
+        columns = known.rows.scales * np.column_stack([np.ones(len(numbers)), jumps(X[numbers])])
+        cross = fit.kernel.values(new.X, known.rows.X) + columns @ known.rows.columns.T
+        means = cross @ np.linalg.solve(dense(known.rows, fit), known.rows.t[:, 0])
+        assert_allclose(errors[:, 0], y[numbers] - means, rtol=1e-6, atol=1e-9)
