@@ -156,7 +156,7 @@ def beside_trees(samples: Samples, kernel: LearnedKernel, basis: Basis) -> Learn
         kernel: the learned kernel
         basis: the functions, with trees
     """
-    problem = with_functions(replace(kernel.problem, mean_only=False), basis)
+    problem = replace(kernel.problem, mean_only=False).with_functions(basis)
     source = folded(samples.source, problem.empty.scaling, basis)
     return replace(kernel, problem=problem, source=source)
 
@@ -181,7 +181,7 @@ def with_trees(samples: Samples, problem: Problem, most: int) -> GrownTrees:
         rounds = samples.request.tree_rounds
         seed = samples.request.seed
         trees = grown(sample, problem, samples.source.columns, rounds=rounds, seed=seed)
-        problem = with_functions(problem, basis.with_trees(trees))
+        problem = problem.with_functions(basis.with_trees(trees))
         source = folded(samples.source, problem.empty.scaling, problem.empty.functions)
         note = (
             f"boosted trees were learned from {len(sample.rows.rows):,} rows; for a training row, "
@@ -192,12 +192,7 @@ def with_trees(samples: Samples, problem: Problem, most: int) -> GrownTrees:
     return GrownTrees(without_trees(problem, basis), samples.source, (reason,))
 
 
-def with_functions(problem: Problem, functions: Basis | None) -> Problem:
-    """Return the problem with other basis functions."""
-    return replace(problem, empty=replace(problem.empty, functions=functions))
-
-
 def without_trees(problem: Problem, basis: Basis) -> Problem:
     """Return the problem without the trees of its basis; the other functions keep their order."""
     parts = [part for part in basis.parts if not isinstance(part[0], BoostedTrees)]
-    return with_functions(problem, Basis(tuple(parts)) if parts else None)
+    return problem.with_functions(Basis(tuple(parts)) if parts else None)

@@ -13,6 +13,7 @@ from partirvm.learning import ProcessFit, ProcessRows, process_search
 from partirvm.learning.jumps import (
     FIRST_NATS,
     JumpRows,
+    are_clearly_lower,
     best_threshold,
     first_gain,
     plain_numbers,
@@ -166,3 +167,17 @@ def test_new_rows_have_the_prior_of_the_known_ones():
         cross = fit.kernel.values(new.X, known.rows.X) + columns @ known.rows.columns.T
         means = cross @ np.linalg.solve(dense(known.rows, fit), known.rows.t[:, 0])
         assert_allclose(errors[:, 0], y[numbers] - means, rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("after", "before", "clear"),
+    [
+        ((0.1, 0.2, 0.1, 0.3), (0.4, 0.3, 0.4, 0.5), True),
+        ((0.4, 0.3, 0.4, 0.5), (0.1, 0.2, 0.1, 0.3), False),
+        ((0.1, 0.2, 0.1, 9.0), (0.4, 0.3, 0.4, 9.1), True),  # an outlier hides no gain
+        ((0.1, 0.2, 0.1, 9.0), (0.4, 0.3, 0.4, 8.0), False),  # but must not grow
+        ((0.1, 0.4, 0.1, 0.4), (0.4, 0.1, 0.4, 0.2), False),  # one up, one down
+    ],
+)
+def test_left_out_errors_must_fall_clearly(after, before, clear):
+    assert are_clearly_lower(np.array(after) ** 2, np.array(before) ** 2) == clear
