@@ -247,7 +247,8 @@ class Design(DeclaredState):
                 "without basis='trees'"
             )
         features = self.single_features
-        if (features < 0).any() or any(
+        several = self.functions is not None and not self.functions.is_separable
+        if several or any(
             inside(kernel, self.scaling.n_inputs, FunctionKernel) for kernel in self.kernels
         ):
             raise UsageError(

@@ -139,6 +139,11 @@ class Basis(FunctionHolder, DeclaredState):
                 positions.append(np.arange(d) if function == LINEAR else np.full(size, -1))
         return np.concatenate(positions)[active]
 
+    @property
+    def is_separable(self) -> bool:
+        """True if each function depends on a single feature, in a known way."""
+        return all(function == LINEAR or isinstance(function, Jumps) for function, _ in self.parts)
+
     def is_flat(self, active: Int) -> Bool:
         """Return a mask (k,) of the functions with these numbers that are jumps, whose slope is 0
         but at the jump."""
