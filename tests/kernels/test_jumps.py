@@ -4,6 +4,7 @@ exports."""
 from dataclasses import replace
 
 import numpy as np
+import onnxruntime
 import pytest
 from exported import reader_in
 from numpy.testing import assert_allclose, assert_array_equal
@@ -96,6 +97,10 @@ def test_models_with_jumps_are_stored_and_exported(tmp_path):
     model.to_numpy(tmp_path / "model.npz")
     exported = reader_in(tmp_path)(tmp_path / "model.npz")(X)
     assert_allclose(exported["mean"], model.predict(X), rtol=1e-10, atol=1e-12)
+    model.to_onnx(tmp_path / "model.onnx", "float64", ("mean",))
+    session = onnxruntime.InferenceSession(tmp_path / "model.onnx")
+    (means,) = session.run(["mean"], {"X": X})
+    assert_allclose(np.ravel(means), model.predict(X), rtol=1e-10, atol=1e-12)
 
 
 @pytest.mark.parametrize(
