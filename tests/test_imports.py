@@ -156,6 +156,7 @@ THIRD_PARTIES = {
     "learning.exact_process": {"scipy"},
     "learning.escalation": {"sklearn"},
     "learning.boosting": {"sklearn", "threadpoolctl"},
+    "learning.jumps": {"scipy"},
     "learning.left_out_judge": {"scipy", "sklearn", "threadpoolctl"},
     "predict": {"numpy", "zarr", "pyarrow", "fsspec"},
     "literature": {"numpy", "scipy", "sklearn"},

@@ -1,4 +1,5 @@
-"""Boosted trees in the graph of a model: the forest for new rows.
+"""Boosted trees and jumps in the graph of a model: the forest for new rows, and trees with two
+leaves.
 
 A split on a category becomes a split on a number: for each different set of levels, a table gives 0
 for the levels that go left and 1 for the others.
@@ -8,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from partirvm.kernels.jumps import Jumps
 from partirvm.kernels.trees import BoostedTrees
 from partirvm.types import Float, Int
 
@@ -46,6 +48,29 @@ def values_of_trees(graph: Any, trees: BoostedTrees) -> Any:
     if forest.link == "logistic":
         return graph.joined([outputs, graph("Sigmoid", outputs)])
     return outputs
+
+
+def values_of_jumps(graph: Any, jumps: Jumps, numbers: Int) -> Any:
+    """Return the jumps with these numbers (k,), as trees with two leaves."""
+    count = len(numbers)
+    features = np.full((count, 3), -1, dtype=np.int64)
+    features[:, 0] = jumps.positions[numbers]
+    thresholds = np.zeros((count, 3))
+    thresholds[:, 0] = np.array(jumps.thresholds)[numbers]
+    thresholds[:, 2] = 1.0
+    roots = 3 * np.arange(count, dtype=np.int64)
+    rights = np.zeros((count, 3), dtype=np.int64)
+    rights[:, 0] = roots + 2
+    return graph(
+        "Trees",
+        graph.rows,
+        np.zeros(count),
+        features.ravel(),
+        thresholds.ravel(),
+        rights.ravel(),
+        np.ones(3 * count, dtype=np.bool_),
+        roots[:, None],
+    )
 
 
 def sides_of_levels(forest: BoostedTrees, nodes: Int) -> Float:

@@ -35,9 +35,10 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 from numpy.typing import NDArray
 
 from partirvm.errors import UsageError
-from partirvm.export.forests import values_of_trees
+from partirvm.export.forests import values_of_jumps, values_of_trees
 from partirvm.kernels.design import MOST_CERTAIN, TEMPER, Design
 from partirvm.kernels.functions import LINEAR, Basis
+from partirvm.kernels.jumps import Jumps
 from partirvm.kernels.trees import BoostedTrees
 from partirvm.quoting import printable
 from partirvm.scaling.levels import known_levels
@@ -685,6 +686,8 @@ def functions_of(graph: Graph, basis: Basis, active: Int, inputs: Any) -> Iterat
             if graph.trees is None:
                 graph.trees = values_of_trees(graph, part)
             yield graph.trees.take(numbers)
+        elif isinstance(part, Jumps):
+            yield values_of_jumps(graph, part, numbers)
         elif part == LINEAR:
             yield inputs.take(numbers)
         else:

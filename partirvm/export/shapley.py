@@ -37,7 +37,6 @@ from partirvm.export.graph import model_of
 from partirvm.kernels.anova import total_of
 from partirvm.kernels.base import Family, runs
 from partirvm.kernels.design import Design
-from partirvm.kernels.functions import LINEAR
 from partirvm.types import Columns, Float, Int, cyclic
 
 SEPARABLE = (
@@ -179,7 +178,7 @@ def _require_products(model: Any, X: Float, background: Float) -> None:
         raise JointError  # level effects depend on other columns
     if design.scaling.regressions is not None and (np.isnan(X).any() or np.isnan(background).any()):
         raise JointError
-    if len(design.active) and any(function != LINEAR for function, _ in design.functions.parts):
+    if (design.single_features < 0).any():
         raise JointError
 
 
@@ -200,12 +199,19 @@ def _exact(model: Any, owners: Int, X: Float, background: Float) -> Float:
     others = scaling.inputs(background)
     values = np.zeros((len(X), owners.max() + 1))
     weights = model.mean[int(design.bias) :] * scaling.t_scale
-    for weight, j in zip(weights, design.active % X.shape[1], strict=False):
-        differences = inputs[:, j] - others[:, j].mean()
-        values[:, owners[j]] += weight * differences
+    differences = _leading(design, X) - _leading(design, background).mean(axis=0)
+    for place, j in enumerate(design.single_features.tolist()):
+        values[:, owners[j]] += weights[place] * differences[:, place]
     for products in _kernel_products(design, owners, weights[len(design.active) :]):
         products.add_values(values, inputs, others)
     return values
+
+
+def _leading(design: Design, X: Float) -> Float:
+    """Return the values (n, k) of the active basis functions at raw inputs X (n, d)."""
+    columns = np.empty((len(X), design.n_leading))
+    design.lead(X, columns)
+    return columns[:, int(design.bias) :]
 
 
 def _kernel_products(design: Design, owners: Int, weights: Float) -> Iterator["ColumnProducts"]:

@@ -15,7 +15,7 @@ import numpy as np
 from partirvm.errors import UsageError
 from partirvm.kernels.base import Kernel, NoKernel, PreparedKernel
 from partirvm.kernels.composed import PreparedSeveral, Several, inside
-from partirvm.kernels.functions import LINEAR, Basis, FunctionKernel, label_of
+from partirvm.kernels.functions import Basis, FunctionKernel, label_of
 from partirvm.kernels.group_columns import GroupColumns
 from partirvm.scaling.maps import Scaling
 from partirvm.types import BIAS, Bool, DeclaredState, Float, Int
@@ -155,6 +155,14 @@ class Design(DeclaredState):
             is_effective |= self.kernels[number].effective(len(is_effective))
         return is_effective
 
+    @property
+    def single_features(self) -> Int:
+        """The position of the only feature on which each active basis function depends, (k,); −1 if
+        it may depend on several."""
+        if self.functions is None or not len(self.active):
+            return NONE
+        return self.functions.single_features(self.active, self.centres.shape[1])
+
     def peaks(self) -> Float:
         """Return the peak value k(z, z) of each kernel column, (m,)."""
         centres = self.scaling.inputs(self.centres)
@@ -239,10 +247,9 @@ class Design(DeclaredState):
                 "boosted trees are steps, which have no gradient with respect to the inputs: fit "
                 "without basis='trees'"
             )
-        linear = self.functions is None or all(
-            function == LINEAR for function, _ in self.functions.parts
-        )
-        if not linear or any(
+        features = self.single_features
+        several = self.functions is not None and not self.functions.is_separable
+        if several or any(
             inside(kernel, self.scaling.n_inputs, FunctionKernel) for kernel in self.kernels
         ):
             raise UsageError(
@@ -250,8 +257,9 @@ class Design(DeclaredState):
                 "inputs"
             )
         gradient = self.input_gradient(X, block, weights)
-        for place, j in enumerate((self.active % X.shape[1]).tolist(), start=int(self.bias)):
-            gradient[:, j] += weights[:, place]
+        for place, j in enumerate(features.tolist()):
+            if self.functions is not None and not self.functions.is_flat(self.active)[place]:
+                gradient[:, j] += weights[:, int(self.bias) + place]
         return self.scaling.raw_gradient(X, gradient)
 
     def noise_gradient(self, X: Float) -> Float:

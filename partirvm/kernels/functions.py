@@ -20,6 +20,7 @@ import numpy as np
 from partirvm.errors import UsageError
 from partirvm.kernels.base import GROUP, PIECE_ROWS, Kernel, PreparedKernel, by_groups, padded
 from partirvm.kernels.group_columns import NO_GROUP, GroupColumns
+from partirvm.kernels.jumps import Jumps
 from partirvm.kernels.permission import (
     PATH,
     Function,
@@ -42,7 +43,13 @@ TREES = "trees"
 GROUPS = "groups"
 """Name of the basis functions that are columns of groups."""
 
-Part: TypeAlias = str | Function | BoostedTrees | GroupColumns
+JUMPS = "jumps"
+"""Name of the basis functions that are jumps, which kernel learning adds."""
+
+LEARNED = {BoostedTrees: TREES, Jumps: JUMPS, GroupColumns: GROUPS}
+"""Names of basis functions that are learned, by their type."""
+
+Part: TypeAlias = str | Function | BoostedTrees | Jumps | GroupColumns
 """Basis functions that are computed together."""
 
 
@@ -102,15 +109,15 @@ class Basis(FunctionHolder, DeclaredState):
     """The B basis functions of points (n, d), in order. Function b has the label −2 − b
     (``label_of``).
 
-    Each part is a path, a callable, "linear" (the features themselves), boosted trees or columns of
-    groups, with the number of its functions.
+    Each part is a path, a callable, "linear" (the features themselves), boosted trees, jumps or
+    columns of groups, with the number of its functions.
     """
 
     parts: tuple[tuple[Part, int], ...]
 
     def __post_init__(self) -> None:
         for function, _ in self.parts:
-            if function != LINEAR and not isinstance(function, BoostedTrees | GroupColumns):
+            if function != LINEAR and not isinstance(function, BoostedTrees | Jumps | GroupColumns):
                 require_function(function, "basis")
         register(self)
 
@@ -137,6 +144,34 @@ class Basis(FunctionHolder, DeclaredState):
         parts = [part for part in self.parts if not isinstance(part[0], GroupColumns)]
         return Basis(tuple(parts)) if parts else None
 
+    @property
+    def jumps(self) -> Jumps | None:
+        """The jumps among the functions, or None."""
+        jumps = [part for part, _ in self.parts if isinstance(part, Jumps)]
+        return jumps[0] if jumps else None
+
+    def single_features(self, active: Int, d: int) -> Int:
+        """Return the position of the only feature on which each function with these numbers
+        depends, (k,); −1 if it may depend on several of the d features."""
+        positions = []
+        for function, size in self.parts:
+            if isinstance(function, Jumps):
+                positions.append(function.positions)
+            else:
+                positions.append(np.arange(d) if function == LINEAR else np.full(size, -1))
+        return np.concatenate(positions)[active]
+
+    @property
+    def is_separable(self) -> bool:
+        """True if each function depends on a single feature, in a known way."""
+        return all(function == LINEAR or isinstance(function, Jumps) for function, _ in self.parts)
+
+    def is_flat(self, active: Int) -> Bool:
+        """Return a mask (k,) of the functions with these numbers that are jumps, whose slope is 0
+        but at the jump."""
+        flat = [np.full(size, isinstance(function, Jumps)) for function, size in self.parts]
+        return np.concatenate(flat)[active]
+
     def with_trees(self, trees: BoostedTrees) -> "Basis":
         """Return the basis with its trees replaced by others with as many outputs."""
         parts = [
@@ -157,6 +192,8 @@ class Basis(FunctionHolder, DeclaredState):
                 used |= function.used
             elif function == LINEAR:
                 used[numbers] = True
+            elif isinstance(function, Jumps):
+                used[function.positions[numbers]] = True
             else:
                 used |= len(numbers) > 0
         return used
@@ -167,8 +204,8 @@ class Basis(FunctionHolder, DeclaredState):
 
         Args:
             points: scaled features (n, d)
-            X: the same rows in raw units (n, d); training rows are followed by the values of the
-                trees and by the place of their group (``data.folds``)
+            X: the same rows in raw units (n, d), for trees and jumps; training rows are followed by
+                the values of the trees and by the place of their group (``data.folds``)
         """
         raw = points if X is None else X
         n_features = points.shape[1]
@@ -181,6 +218,8 @@ class Basis(FunctionHolder, DeclaredState):
                 values = function(points, places)
             elif isinstance(function, BoostedTrees):
                 values = raw[:, n_features : n_features + size] if is_trained else function(raw)
+            elif isinstance(function, Jumps):
+                values = function(raw)
             elif function != LINEAR:
                 require_permission(self, function, "basis")
                 values = evaluated(function, "basis", padded(points, PIECE_ROWS))
@@ -195,11 +234,16 @@ class Basis(FunctionHolder, DeclaredState):
 
     def names(self, features: Sequence[str]) -> Iterator[str]:
         """Yield a name for each function: a feature, "trees" (with a position if there are several
-        of them), or the function's name (``f`` if it has none) and a position."""
+        of them), a feature and its threshold, or the function's name (``f`` if it has none) and a
+        position."""
         for function, size in self.parts:
             if isinstance(function, BoostedTrees | GroupColumns):
                 word = TREES if isinstance(function, BoostedTrees) else GROUPS
                 yield from [word] if size == 1 else (f"{word}[{b}]" for b in range(size))
+                continue
+            if isinstance(function, Jumps):
+                jumps = zip(function.features, function.thresholds, strict=True)
+                yield from (f"{features[j]} > {threshold:.6g}" for j, threshold in jumps)
                 continue
             name = title_of(function).rpartition(":")[2].rpartition(".")[2]
             name = name if name.isidentifier() else "f"
@@ -306,8 +350,9 @@ def name_of(function: Any, what: str) -> str:
     ``UsageError`` for a callable that is local to this process."""
     if isinstance(function, str):
         return function
-    if isinstance(function, BoostedTrees | GroupColumns):
-        return TREES if isinstance(function, BoostedTrees) else GROUPS
+    for kind, name in LEARNED.items():
+        if isinstance(function, kind):
+            return name
     raise UsageError(
         f"the {what} {title_of(function)!r} is local to this process: name it as 'module:function'"
     )

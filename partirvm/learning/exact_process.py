@@ -147,7 +147,7 @@ class ProcessRows:
     covariance requires.
 
     ``inverse`` (n,) is 1 ÷ row weight. ``columns`` (n, L) are the leading columns times their prior
-    standard deviations. ``groups`` (n,) are the rows' groups, if they have any.
+    standard deviations, ``scales`` (L,). ``groups`` (n,) are the rows' groups, if they have any.
     """
 
     sample: SampledRows
@@ -156,6 +156,7 @@ class ProcessRows:
     t: Float
     inverse: Float
     columns: Float
+    scales: Float
     groups: Int | None = None
 
     @classmethod
@@ -164,15 +165,16 @@ class ProcessRows:
         rows = sample.rows.gather(np.sort(numbers))
         scaling = problem.empty.scaling
         columns = problem.empty.take(NONE, leading=problem.leading).block(rows.X)
-        square = np.maximum((columns**2).mean(axis=0), np.finfo(float).tiny)
-        columns = columns * np.sqrt(LEADING * problem.target_variance / square)
+        square = (columns**2).mean(axis=0)
+        square = np.where(square > np.finfo(float).tiny, square, 1.0)  # zero in these rows
+        scales = np.sqrt(LEADING * problem.target_variance / square)
         inverse = scaling.noise_factor(rows.X)
         if rows.weights is not None:
             inverse = inverse / rows.weights
         targets = problem.likelihood.working.of_process(problem, rows.t)
         X = scaling.inputs(rows.X)
         groups = rows.groups if problem.group_effects else None
-        return cls(sample, problem, X, targets, inverse, columns, groups)
+        return cls(sample, problem, X, targets, inverse, columns * scales, scales, groups)
 
     @property
     def n_features(self) -> int:
@@ -308,13 +310,19 @@ class ProcessRows:
             total += slope.T @ slope
         return total
 
+    def columns_of(self, new: "ProcessRows") -> Float:
+        """Return the leading columns (m, L) of new rows times the prior standard deviations of
+        these rows, which depend on their mean squares."""
+        return new.columns * (self.scales / new.scales)
+
     def whitened(self, fit: ProcessFit, new: "ProcessRows") -> tuple[Float, Float]:
         """Return the factor L (n, n) of the covariance, LLᵀ, and the covariances (m, n) of new rows
         times L⁻ᵀ.
 
         Raises ``LinAlgError`` if the covariance is not positive definite.
         """
-        cross = np.exp(fit.signal) * fit.kernel.values(new.X, self.X) + new.columns @ self.columns.T
+        cross = np.exp(fit.signal) * fit.kernel.values(new.X, self.X)
+        cross += self.columns_of(new) @ self.columns.T
         for effect, part in zip(fit.effects, self.shared(new), strict=False):
             cross += np.exp(effect) * part
         covariance = self.covariance(triangle(fit.kernel, self.X).values, fit)
@@ -324,7 +332,8 @@ class ProcessRows:
     def predicted(self, fit: ProcessFit, new: "ProcessRows") -> tuple[Float, Float]:
         """Return the errors (m, T) and the log densities (m,), including noise, at new rows (ibid.
         eqs. 2.23 and 2.24)."""
-        variance = np.exp(fit.signal) * fit.kernel.diagonal(new.X) + (new.columns**2).sum(axis=1)
+        variance = np.exp(fit.signal) * fit.kernel.diagonal(new.X)
+        variance += (self.columns_of(new) ** 2).sum(axis=1)
         variance += self.noise_of(fit) * new.inverse
         features = new.X[:, : self.n_features]
         squares = np.ones(len(features)), (features**2).mean(axis=1)

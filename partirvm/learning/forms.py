@@ -272,7 +272,23 @@ def _first(texts: list[str], most: int = 6) -> str:
 
 def _judged(choice: dict[str, Any]) -> str:
     """Describe the errors on rows not used for learning; empty if there were none."""
-    return _warps_judged(choice.get("warps", {})) + _kernel_judged(choice.get("judged", {}))
+    return (
+        _warps_judged(choice.get("warps", {}))
+        + _jumps_judged(choice.get("jumps", {}))
+        + _kernel_judged(choice.get("judged", {}))
+    )
+
+
+def _jumps_judged(jumps: dict[str, Any]) -> str:
+    """Describe the errors on left-out rows with and without jumps; empty if there are none."""
+    if not jumps:
+        return ""
+    count = jumps["count"]
+    return (
+        f"{count:,} {'jump' if count == 1 else 'jumps'} of single features as basis functions: "
+        f"RMSE of {jumps['rows']:,} left-out rows {jumps['error']:.3g} of the target's deviation, "
+        f"{jumps['plain_error']:.3g} without; "
+    )
 
 
 def _warps_judged(errors: dict[str, float]) -> str:

@@ -13,7 +13,7 @@ from scipy.linalg import lapack, solve_triangular
 from scipy.special import softmax
 
 from partirvm.core.ramp import LeftOutClasses, Ramp
-from partirvm.learning.class_search import class_indicators
+from partirvm.learning.class_losses import class_indicators
 from partirvm.learning.exact_process import ProcessFit, ProcessRows
 from partirvm.learning.left_out_judge import NEIGHBOURS
 from partirvm.learning.process_search import NOISE_RATIOS

@@ -13,6 +13,8 @@ before anything is attributed to noise. The candidates are:
   have equally many parameters.
 - *directions* (``learning.turning``): the evidence does not penalise their d² entries, so left-out
   rows decide: the mean log density must rise by more than its standard error.
+- *jumps* (``learning.jumps``): basis functions beside the kernel, if the evidence of one of them is
+  high and left-out rows agree.
 - *sums of effects* (``learning.effects``): the same rule decides, and the mean squared error must
   fall by more than ``CLEAR`` standard errors.
 
@@ -39,6 +41,14 @@ from partirvm.learning.escalation import Escalation, escalated
 from partirvm.learning.exact_process import ProcessFit, ProcessRows, climb, from_starts
 from partirvm.learning.features import warped
 from partirvm.learning.forms import DIRECTIONS, EACH, EFFECTS, FAMILIES, MEAN, learn, with_family
+from partirvm.learning.jumps import (
+    FIRST_NATS,
+    JumpSearch,
+    first_gain,
+    jumps,
+    plain_numbers,
+    with_jumps,
+)
 from partirvm.learning.left_out_judge import LeftOutJudge, judge_of
 from partirvm.learning.sample import SampledRows
 from partirvm.learning.screening import jittered, screened
@@ -423,6 +433,21 @@ class RegressionSearch:
             new = self.order[-NEW_ROWS:]
         return effects(self.rows(self.order[: self.most]), self.rows(new), widths)
 
+    def jumps(self, fits: "FormFits") -> JumpSearch | None:
+        """Return jumps of single features that clearly predict left-out rows better than the best
+        kernel alone; None if there are none, or if other basis functions were requested."""
+        if not self.chooses_form or self.problem.empty.functions is not None:
+            return None
+        numeric = plain_numbers(self.problem)
+        judge = None if self.problem.n_targets > 1 or not len(numeric) else self.judge()
+        if judge is None or len(self.order) < EFFECTS_ROWS:
+            return None
+        numbers = self.order[: self.most]
+        if first_gain(self.rows(numbers), numbers, fits.best, numeric) < FIRST_NATS:
+            return None
+        self.sample.on_step("jumps")
+        return jumps(judge, self.order, fits.best, numeric)
+
     def is_explained_by(self, summed: ProcessFit | None) -> bool:
         """Return True if sums of effects have clearly more evidence than noise alone."""
         if summed is None:
@@ -454,7 +479,62 @@ class RegressionSearch:
 
 def learn_regression(sample: SampledRows, problem: Problem, settings: SearchSettings) -> Problem:
     """Learn a regression kernel, starting from the problem's kernel; return the problem with the
-    learned kernel, which the last logged record contains."""
+    learned kernel, which the last logged record contains.
+
+    If jumps of single features clearly predict left-out rows better, they become basis functions,
+    and the kernel is learned again beside them.
+    """
+    run, fits = first_search(sample, problem, settings)
+    found = run.jumps(fits)
+    if found is not None:
+        run, fits = first_search(sample, with_jumps(problem, found.jumps), settings)
+        run.facts["jumps"] = found.facts
+    turned = fits.turned
+    few = run.order[: min(settings.columns, LAST_ROWS)]
+    if fits.can_be_steep and not run.is_explained_by(fits.summed):
+        steep = steep_start(run, fits.widths)
+        if steep is not None and len(run.order) <= sample.effort.few:
+            rows = run.rows(few)
+            return run.result(rows, climb(rows, steep, LAST_STEPS), {"form": DIRECTIONS})
+        turned = turned if steep is None else steep
+    return by_rows(run, fits.widths, turned, fits.summed, run.facts.get("family", ""))
+
+
+@dataclass(frozen=True)
+class FormFits:
+    """The best kernel of each form.
+
+    Attributes:
+        widths: of widths.
+        turned: of directions, or None.
+        summed: of sums of effects, or None.
+        can_be_steep: True if there are enough rows for directions that few rows do not show.
+    """
+
+    widths: ProcessFit
+    turned: ProcessFit | None
+    summed: ProcessFit | None
+    can_be_steep: bool
+
+    @property
+    def best(self) -> ProcessFit:
+        """The fit with the most evidence."""
+        fits = [fit for fit in (self.widths, self.turned, self.summed) if fit is not None]
+        return max(fits, key=lambda fit: fit.value)
+
+
+def first_search(
+    sample: SampledRows, problem: Problem, settings: SearchSettings
+) -> tuple[RegressionSearch, FormFits]:
+    """Search the best kernel of each form on a few hundred rows.
+
+    Args:
+        sample: the sample of rows
+        problem: the problem with the initial kernel
+        settings: settings of the search
+
+    Returns the search, whose problem may have warped features, and the kernels.
+    """
     d = problem.empty.scaling.n_inputs
     order = in_order(sample, settings.seed)
     most = min(sample.effort.rows, int(np.sqrt(WORK / d)), settings.columns)
@@ -473,14 +553,8 @@ def learn_regression(sample: SampledRows, problem: Problem, settings: SearchSett
     if warp_errors:
         facts["warps"] = warp_errors
     run = RegressionSearch(sample, problem, settings, order, most, facts)
-    summed = run.summed(widths)
-    if turn and len(order) >= WIDE * d and not run.is_explained_by(summed):
-        steep = steep_start(run, widths)
-        if steep is not None and len(order) <= sample.effort.few:
-            rows = run.rows(order[: min(settings.columns, LAST_ROWS)])
-            return run.result(rows, climb(rows, steep, LAST_STEPS), {"form": DIRECTIONS})
-        turned = turned if steep is None else steep
-    return by_rows(run, widths, turned, summed, chosen)
+    fits = FormFits(widths, turned, run.summed(widths), turn and len(order) >= WIDE * d)
+    return run, fits
 
 
 def by_rows(

@@ -51,6 +51,7 @@ STAGES = (
     "widths",
     "directions",
     "sums of effects",
+    "jumps",
     "more rows",
     "left-out rows",
     "widths of more rows",

@@ -23,7 +23,6 @@ from partirvm.kernels.anova import Anova, PreparedAnova
 from partirvm.kernels.base import NoKernel
 from partirvm.kernels.design import Design
 from partirvm.kernels.feature_products import Factors
-from partirvm.kernels.functions import LINEAR
 from partirvm.process import one_blas_thread
 from partirvm.quoting import quoted
 from partirvm.scaling.maps import unfolded_inputs
@@ -184,8 +183,7 @@ def _obstacle(design: Design) -> str:
         )
     if len({kernel.order for kernel in kernels if isinstance(kernel, Anova)}) > 1:
         return "the effects of single features need ANOVA kernels of the same order"
-    parts = design.functions.parts if len(design.active) and design.functions is not None else ()
-    if any(function != LINEAR for function, _ in parts):
+    if (design.single_features < 0).any():
         return (
             "basis functions of several features have no effects of single features: leave basis "
             'out, or set basis="linear"'
@@ -241,9 +239,11 @@ class Decomposition:
         inputs = design.scaling.inputs(rows)
         factors = np.zeros((self.size, len(values), design.n_columns))
         factors[0] = 1.0
-        linear = design.active % design.centres.shape[1] == j
-        for place in np.flatnonzero(linear).tolist():
-            factors[0, :, int(design.bias) + place] = inputs[:, j]
+        of_feature = np.flatnonzero(design.single_features == j)
+        if len(of_feature):
+            leading = np.empty((len(values), design.n_leading))
+            design.lead(rows, leading)
+            factors[0][:, int(design.bias) + of_feature] = leading[:, int(design.bias) + of_feature]
         places = np.flatnonzero(design.scaling.sources == j)
         for number, prepared in enumerate(self.prepared):
             columns = design.n_leading + np.flatnonzero(design.which == number)

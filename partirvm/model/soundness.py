@@ -23,6 +23,7 @@ from partirvm.core.link import LINKS
 from partirvm.core.local_quantiles import LocalQuantiles
 from partirvm.errors import PartirvmError
 from partirvm.kernels.design import Design
+from partirvm.kernels.jumps import Jumps
 from partirvm.kernels.permission import functions_of
 from partirvm.kernels.trees import LINKS as LINKS_OF_TREES
 from partirvm.kernels.trees import MOST_LEAVES, MOST_LEVELS, BoostedTrees
@@ -318,6 +319,9 @@ def _require_design(design: Design) -> None:
         if isinstance(function, BoostedTrees):
             _require_trees(function, size, design.centres.shape[1])
             continue
+        if isinstance(function, Jumps):
+            _require_jumps(function, size, design.centres.shape[1])
+            continue
         is_known = size >= 0 and (function != "linear" or size == design.centres.shape[1])
         _require("basis", is_known, "has another number of functions than features")
     if design.origin is not None:
@@ -352,6 +356,14 @@ def _require_trees(trees: BoostedTrees, size: int, d: int) -> None:
     width = trees.levels.shape[1]
     _require("levels of trees", not by_category.any() or width == trees.counts.max(), "are missing")
     _require_complete(trees, np.flatnonzero(inner))
+
+
+def _require_jumps(jumps: Jumps, size: int, d: int) -> None:
+    """Raise ``ValueError`` unless jumps of ``d`` features give ``size`` functions."""
+    is_complete = len(jumps.features) == len(jumps.thresholds) == size
+    _require("jumps", is_complete, "have another number of functions")
+    _require_positions("features of jumps", jumps.positions, d)
+    _require("thresholds of jumps", np.isfinite(jumps.thresholds).all(), "must be finite")
 
 
 def _require_complete(trees: BoostedTrees, inner: Int) -> None:

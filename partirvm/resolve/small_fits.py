@@ -153,6 +153,7 @@ def with_learned_kernel(samples: Samples, problem: Problem, moments: Moments) ->
         entries = tuple(log.entries)
         return LearnedKernel(problem, samples.source, entries, notes, entry["text"], centres)
     problem = problem.with_scaling(log.best.scaling).with_kernel(log.best.kernel)
+    problem = problem.with_functions(log.best.functions)
     text = "not finished because of time_limit"
     return LearnedKernel(problem, samples.source, tuple(log.entries), notes, text)
 
@@ -258,6 +259,7 @@ def as_searched(
     is_chosen = samples.request.likelihood == "auto"
     likelihood = searched.likelihood if is_chosen else problem.likelihood
     problem = problem.with_scaling(searched.empty.scaling).with_kernel(kernel)
+    problem = problem.with_functions(searched.empty.functions)  # with the jumps that were found
     features = problem.empty.scaling.features
     if features is not None and features.doubts and entry["noise_variance"]:
         noise = features.share * entry["noise_variance"] / scale**2

@@ -306,7 +306,7 @@ def beside_trees(samples: Samples, kernel: LearnedKernel, basis: Basis) -> Learn
         kernel: the learned kernel
         basis: the functions, with trees
     """
-    problem = with_functions(replace(kernel.problem, mean_only=False), basis)
+    problem = replace(kernel.problem, mean_only=False).with_functions(basis)
     source = folded(samples.source, problem.empty.scaling, basis)
     return replace(kernel, problem=problem, source=source)
 
@@ -337,7 +337,7 @@ def with_trees(samples: Samples, problem: Problem) -> GrownTrees:
             seed=seed,
             on_forest=partial(report_forest, samples),
         )
-        problem = with_functions(problem, basis.with_trees(trees))
+        problem = problem.with_functions(basis.with_trees(trees))
         source = folded(samples.source, problem.empty.scaling, problem.empty.functions)
         note = (
             f"boosted trees were learned from {len(sample.rows.rows):,} rows in "
@@ -354,12 +354,7 @@ def report_forest(samples: Samples, number: int, total: int) -> None:
     samples.on_step(min(number + 1, total), total, "boosted trees")
 
 
-def with_functions(problem: Problem, functions: Basis | None) -> Problem:
-    """Return the problem with other basis functions."""
-    return replace(problem, empty=replace(problem.empty, functions=functions))
-
-
 def without_trees(problem: Problem, basis: Basis) -> Problem:
     """Return the problem without the trees of its basis; the other functions keep their order."""
     parts = [part for part in basis.parts if not isinstance(part[0], BoostedTrees)]
-    return with_functions(problem, Basis(tuple(parts)) if parts else None)
+    return problem.with_functions(Basis(tuple(parts)) if parts else None)

@@ -19,6 +19,7 @@ from partirvm.core.termination import StopRule, Termination
 from partirvm.core.updates import StepInfo
 from partirvm.kernels import Kernel
 from partirvm.kernels.design import Design
+from partirvm.kernels.functions import Basis
 from partirvm.model import AnyModel
 from partirvm.scaling.maps import Scaling
 from partirvm.spec.panel_pass import Pass, Rows, positions
@@ -98,6 +99,10 @@ class Problem:
     def with_kernel(self, kernel: Kernel) -> Self:
         """Return the problem with a different kernel."""
         return replace(self, empty=replace(self.empty, kernel=kernel))
+
+    def with_functions(self, functions: Basis | None) -> Self:
+        """Return the problem with other basis functions."""
+        return replace(self, empty=replace(self.empty, functions=functions))
 
     def with_scaling(self, scaling: Scaling) -> Self:
         """Return the problem with a different scaling of its inputs, whose mean is 0."""
