@@ -536,11 +536,11 @@ LIMITS = (
     Limit("files of partirvm", lambda code: len(code.partirvm), 244, 175),
     Limit("lines of partirvm", lambda code: total_lines(code.partirvm), 63_000, 36_000),
     Limit("lines of tests", lambda code: total_lines(code.tests), 45_400, 34_000),
-    Limit("conditions on the kind of target", lambda code: target_places(code.partirvm), 19, 15),
+    Limit("conditions on the kind of target", lambda code: target_places(code.partirvm), 20, 15),
     Limit("class names that occur twice", lambda code: repeated_classes(code.partirvm), 0, 0),
     Limit("names of files that occur twice", lambda code: repeated_files(code.partirvm), 0, 0),
     Limit("methods of a likelihood", lambda code: protocol_methods(code.partirvm), 14, 14),
-    Limit("imports of internals in tests", lambda code: internal_imports(code.tests), 560, 420),
+    Limit("imports of internals in tests", lambda code: internal_imports(code.tests), 585, 420),
     Limit("names patched in tests", lambda code: patched_names(code.tests), 30, 30),
     Limit("depth of inheritance in strategies", lambda code: strategy_depth(code.partirvm), 1, 1),
 )

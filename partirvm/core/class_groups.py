@@ -170,7 +170,7 @@ class LeftOutLogits:
 
 
 @dataclass(frozen=True)
-class ClassEffects:
+class EffectsOfClasses:
     """Effects of groups with left-out rows.
 
     Attributes:
@@ -244,7 +244,7 @@ class EffectsOfRows:
 
     def effects(
         self, prior_variance: float, slope: float, start: Float, precision: float = PRECISE
-    ) -> ClassEffects:
+    ) -> EffectsOfClasses:
         """Return the effects by Newton steps.
 
         Args:
@@ -266,7 +266,7 @@ class EffectsOfRows:
         precisions = curvature + of_prior
         squares = np.sum(offsets**2, axis=1) / prior_variance
         determinants = np.linalg.slogdet(prior_variance * precisions)[1]
-        return ClassEffects(
+        return EffectsOfClasses(
             self.codes,
             offsets,
             np.mean(np.linalg.inv(precisions).diagonal(axis1=1, axis2=2), axis=1),
@@ -280,7 +280,7 @@ class EffectsOfRows:
         return np.zeros((len(self.codes), self.rows.logits.shape[1]))
 
 
-def fitted_class_effects(rows: LeftOutLogits) -> ClassEffects | None:
+def fitted_class_effects(rows: LeftOutLogits) -> EffectsOfClasses | None:
     """Return the effects of groups from logits of rows that were left out one by one; None if the
     rows show no effects."""
     from scipy.optimize import minimize  # importing it takes megabytes
@@ -307,7 +307,9 @@ def fitted_class_effects(rows: LeftOutLogits) -> ClassEffects | None:
     return ordered.effects(variance, slope, nothing)
 
 
-def class_groups(known: Int, by_groups: LeftOutLogits, effects: ClassEffects | None) -> ClassGroups:
+def class_groups(
+    known: Int, by_groups: LeftOutLogits, effects: EffectsOfClasses | None
+) -> ClassGroups:
     """Return what a classification says of new and of known groups.
 
     Args:

@@ -41,6 +41,10 @@ SEARCHED_ROWS = 20_000
 LEFT_OUT = 3000
 """Maximum number of rows that are left out."""
 
+MOST_VECTORS = 1000
+"""Maximum number of vectors, and at most half of the rows: the refits take several matrices of
+``LEFT_OUT`` rows and this number of columns."""
+
 MOST_COLUMNS = 200
 """Maximum number of features: with more, all pairs of columns would take seconds."""
 
@@ -410,6 +414,8 @@ def find_groups(
         source: the training rows
         executor: reads the rows
     """
+    if model.n_vectors > min(MOST_VECTORS, source.n_rows // 2):
+        return None
     columns = source.columns
     categorical = set(columns.categories)
     numeric = [j for j, name in enumerate(columns.features) if name not in categorical]

@@ -119,7 +119,8 @@ class EntryReader:
         model = cast(Model, self.journal.model)
         plain = entry["kind"] == "final" and problem.groups is None and problem.n_targets == 1
         calibrated = getattr(fit, "calibration", None) is not None
-        if not plain or not calibrated or not model.n_vectors:
+        # without noise, errors between neighbouring rows are those of interpolation
+        if not plain or not calibrated or not model.n_vectors or fit.floored:
             return None
         with suppress(errors.PartirvmError):  # a finished fit does not fail because of its report
             return find_groups(model, float(fit.beta), self.source, self.driver.executor)

@@ -13,8 +13,8 @@ before anything is attributed to noise. The candidates are:
   have equally many parameters.
 - *directions* (``learning.turning``): the evidence does not penalise their d² entries, so left-out
   rows decide: the mean log density must rise by more than its standard error.
-- *jumps* (``learning.jumps``): basis functions beside the kernel, if the evidence of one of them is
-  high and left-out rows agree.
+- *jumps* (``learning.jump_search``): basis functions beside the kernel, if the evidence of one of
+  them is high and left-out rows agree.
 - *sums of effects* (``learning.effects``): the same rule decides, and the mean squared error must
   fall by more than ``CLEAR`` standard errors.
 
@@ -41,7 +41,7 @@ from partirvm.learning.escalation import Escalation, escalated
 from partirvm.learning.exact_process import ProcessFit, ProcessRows, climb, from_starts
 from partirvm.learning.features import warped
 from partirvm.learning.forms import DIRECTIONS, EACH, EFFECTS, FAMILIES, MEAN, learn, with_family
-from partirvm.learning.jumps import (
+from partirvm.learning.jump_search import (
     FIRST_NATS,
     JumpSearch,
     first_gain,

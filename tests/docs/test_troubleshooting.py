@@ -43,7 +43,7 @@ def test_every_warning_and_note_of_a_plan_is_explained():
     }
     assert without == INDIRECT
     texts = [text for _, _, node in warnings if (text := messages.template(node)) is not None]
-    assert len(texts) == 17
+    assert len(texts) == 18
     assert [text for text in texts if text not in PAGE] == []
     texts = list(messages.noted())
     assert len(texts) == 10

@@ -10,7 +10,7 @@ from sampling import problem_of, sample_of
 
 from partirvm.kernels.jumps import Jumps
 from partirvm.learning import ProcessFit, ProcessRows, process_search
-from partirvm.learning.jumps import (
+from partirvm.learning.jump_search import (
     FIRST_NATS,
     JumpRows,
     are_clearly_lower,

@@ -70,7 +70,7 @@ class JumpSearch(NamedTuple):
     facts: dict[str, Any]
 
 
-class Columns(NamedTuple):
+class JumpColumns(NamedTuple):
     """Jumps that are compared.
 
     Attributes:
@@ -84,7 +84,7 @@ class Columns(NamedTuple):
     values: Float
 
     @classmethod
-    def of(cls, X: Float, numeric: Int, most: int) -> "Columns":
+    def of(cls, X: Float, numeric: Int, most: int) -> "JumpColumns":
         """Return thresholds midway between neighbouring values of raw inputs, evenly spread by
         rank.
 
@@ -142,7 +142,7 @@ class JumpRows:
     def gains(self, fit: ProcessFit, most: int) -> "Gains | None":
         """Return what jumps gain beside a fit; None if its covariance is not positive definite or
         there are no thresholds."""
-        columns = Columns.of(self.raw, self.numeric, most)
+        columns = JumpColumns.of(self.raw, self.numeric, most)
         factor = self._factor(fit)
         if factor is None or not len(columns.features):
             return None
@@ -187,7 +187,7 @@ class Gains:
         quality: q, (m,)
     """
 
-    columns: Columns
+    columns: JumpColumns
     white: Float
     sparsity: Float
     quality: Float
@@ -267,8 +267,18 @@ def jumps(judge: LeftOutJudge, order: Int, fit: ProcessFit, numeric: Int) -> Jum
         rows = rows.with_jumps(judge, numbers, known)
     if not known.size:
         return None
-    before = judge.losses(plain)
     after = replace(judge, problem=rows.rows.problem).losses(best)
+    return judged_jumps(known, after, judge.losses(plain))
+
+
+def judged_jumps(known: Jumps, after: Float, before: Float) -> JumpSearch | None:
+    """Return jumps with the figures for the history, or None if they do not clearly lower errors.
+
+    Args:
+        known: the jumps
+        after: squared errors of left-out rows with them (m,)
+        before: squared errors without them (m,)
+    """
     if not are_clearly_lower(after, before):
         return None
     facts = {
