@@ -52,9 +52,6 @@ FIRST_STEPS = 6
 STEPS = 12
 """Maximum number of L-BFGS steps for widths and variances."""
 
-FIRST_FOLDS = 2
-"""Number of folds after which effects are kept if they predict better on average."""
-
 SURE = 2.0
 """Minimum gain of each further variance in nats, and of doing without effects in standard
 errors."""
@@ -125,7 +122,8 @@ def effects_mislead(sample: SampledRows, problem: Problem, seed: int) -> bool:
         beside, alone = (_squares(process, new) for process in (rows, replace(rows, groups=None)))
         gains.append(beside - alone)
         new_groups.append(new.groups)
-        if len(gains) == FIRST_FOLDS and np.concatenate(gains).mean() <= 0.0:
+        # the first fold usually says so where groups have effects, in a quarter of the time
+        if len(gains) == 1 and gains[0].mean() <= 0.0:
             return False
     gain = np.concatenate(gains)
     return bool(gain.mean() > SURE * standard_error(gain, np.concatenate(new_groups)))
