@@ -164,7 +164,7 @@ class SharedErrors:
             f"errors of {rows} resemble each other (correlation {self.correlation:.2f}): {cause}. "
             "Intervals are right for single rows of new groups, but the mean of several rows of a "
             f"group is less certain than if their errors were independent, and errors for known "
-            f"groups could be as low as 1/{self.ratio:.1f}: {advice}"
+            f"groups could be {self.ratio:.1f} × smaller: {advice}"
         )
 
 

@@ -390,4 +390,10 @@ def advice_of(state: JobState, location: str = "JOB") -> str:
         if state.before and not state.added:
             advice = f"The last run added nothing. {advice}"
     remarks = [*last.get("reference", {}).get("remarks", ()), last.get("groups", {}).get("remark")]
-    return " ".join(filter(None, [advice, last.get("worse", ""), *remarks]))
+    sentences = map(_sentence, filter(None, [last.get("worse", ""), *remarks]))
+    return " ".join([advice, *sentences])
+
+
+def _sentence(text: str) -> str:
+    """Return text with a capital letter at the beginning and a full stop at the end."""
+    return text[:1].upper() + text[1:] + ("" if text.endswith(".") else ".")

@@ -218,7 +218,7 @@ def test_history_and_status_of_a_fit_have_the_remark():
         ),
         (
             SharedErrors((), 0.75, 2.0),
-            ["errors of successive rows", "(correlation 0.75)", "batch", "as low as 1/2.0"],
+            ["errors of successive rows", "(correlation 0.75)", "batch", "2.0 × smaller"],
         ),
         (
             SharedErrors(("age", "sex"), 0.75, 2.0),
