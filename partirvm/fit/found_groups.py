@@ -42,8 +42,12 @@ LEFT_OUT = 3000
 """Maximum number of rows that are left out."""
 
 MOST_VECTORS = 1000
-"""Maximum number of vectors, and at most half of the rows: the refits take several matrices of
-``LEFT_OUT`` rows and this number of columns."""
+"""Maximum number of vectors: the refits take several matrices of ``LEFT_OUT`` rows and this number
+of columns."""
+
+MOST_SHARE = 0.75
+"""Maximum share of the rows that are vectors: with more, the refits take more memory than the fit.
+"""
 
 MOST_COLUMNS = 200
 """Maximum number of features: with more, all pairs of columns would take seconds."""
@@ -414,7 +418,7 @@ def find_groups(
         source: the training rows
         executor: reads the rows
     """
-    if model.n_vectors > min(MOST_VECTORS, source.n_rows // 2):
+    if model.n_vectors > min(MOST_VECTORS, int(MOST_SHARE * source.n_rows)):
         return None
     columns = source.columns
     categorical = set(columns.categories)

@@ -314,6 +314,7 @@ def test_each_row_is_classified_by_its_group(classified, tmp_path):
         {"two groups, pooled", "one class a group, pooled"},
     ),
 )
+@pytest.mark.filterwarnings("ignore:no relevance vector is left")
 def test_extreme_groups_of_classes_are_fitted(case):
     """Refits may lack a group or a class; a group of one row is always left out as a whole."""
     shape, likelihood = case.split(", ")
