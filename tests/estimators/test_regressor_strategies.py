@@ -84,7 +84,7 @@ def test_the_heuristic_chooses_the_partition_size(strategy):
     )
     assert first["notes"] == []
     assert [entry["kind"] for entry in model.history_[1:]].count("heuristic") == 0
-    assert f"{100 * rho:.1f} % of the rows of a small fit became relevance vectors" in str(
+    assert f"{100 * rho:.3g} % of the rows of a small fit became relevance vectors" in str(
         model.plan_
     )
 
