@@ -26,6 +26,7 @@ from typing import Self
 
 import numpy as np
 
+from partirvm.core.groups import places_among
 from partirvm.core.link import LINKS, moderated, targets
 from partirvm.types import Bool, Float, Int
 
@@ -91,8 +92,8 @@ class ClassGroups:
     def effects_of(self, groups: Int) -> tuple[Float, Float]:
         """Return the effects (n, C) and their variances (n, 1) of groups with codes (n,); 0 and τ²
         for unknown groups."""
-        places = np.minimum(np.searchsorted(self.codes, groups), len(self.codes) - 1)
-        is_known = (self.codes[places] == groups)[:, None]
+        places = places_among(self.codes, groups)
+        is_known = (places >= 0)[:, None]
         offsets = np.where(is_known, self.offsets[places], 0.0)
         variances = np.where(is_known, self.offset_variances[places, None], self.variance)
         return offsets, variances
@@ -192,8 +193,8 @@ class EffectsOfClasses:
     def of_groups(self, groups: Int) -> tuple[Float, Float]:
         """Return the means (n, C) and variances (n,) of the effects of groups with codes (n,): 0
         and v for groups without left-out rows."""
-        places = np.minimum(np.searchsorted(self.codes, groups), len(self.codes) - 1)
-        is_known = self.codes[places] == groups
+        places = places_among(self.codes, groups)
+        is_known = places >= 0
         offsets = np.where(is_known[:, None], self.offsets[places], 0.0)
         return offsets, np.where(is_known, self.variances[places], self.prior_variance)
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from partirvm.core.groups import places_among
 from partirvm.core.left_out import LeftOut
 from partirvm.types import Float, Int
 
@@ -52,8 +53,8 @@ class GroupEffects:
     def of_groups(self, groups: Int) -> tuple[Float, Float]:
         """Return the means and variances (n,) of the effects of groups with codes (n,): 0 and τ²
         for groups without left-out rows."""
-        places = np.minimum(np.searchsorted(self.codes, groups), len(self.codes) - 1)
-        is_known = self.codes[places] == groups
+        places = places_among(self.codes, groups)
+        is_known = places >= 0
         means = np.where(is_known, self.means[places], 0.0)
         variances = np.where(is_known, self.variances[places], self.prior_variance)
         return means, variances

@@ -28,6 +28,12 @@ MOST_GROUPS = 4000
 """Maximum number of groups that are left out of a fit: each takes a product with all columns."""
 
 
+def places_among(codes: Int, groups: Int) -> Int:
+    """Return the positions (n,) of groups (n,) among increasing codes (G,); −1 for others."""
+    places = np.minimum(np.searchsorted(codes, groups), len(codes) - 1)
+    return np.where(codes[places] == groups, places, -1)
+
+
 @dataclass(frozen=True)
 class GroupCounts:
     """Numbers of rows of groups.
@@ -80,10 +86,10 @@ class DrawnGroups:
 
     def has(self, groups: Int, rows: Int) -> Bool:
         """Return a mask (n,), True for rows that are left out, given their groups and numbers."""
-        places = np.minimum(np.searchsorted(self.codes, groups), len(self.codes) - 1)
+        places = places_among(self.codes, groups)
         share = MOST_OF_GROUP / self.counts[places]
         draws = uniform(rows, draw_key(1, Purpose.LEFT_OUT_ROWS))
-        return np.asarray((self.codes[places] == groups) & (draws < share))
+        return np.asarray((places >= 0) & (draws < share))
 
     def of_rows(self, rows: Int, groups: Int) -> "GroupedRows":
         """Return left-out rows with these numbers (n,) and groups (n,)."""

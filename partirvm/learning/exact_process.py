@@ -52,6 +52,9 @@ NOISE_SD = 2.0
 LEADING = 100.0
 """Prior variance of a leading column with mean square 1, relative to the target variance."""
 
+NOISE_RATIOS = np.log(10.0) * np.arange(-4.0, 4.0, 0.5)
+"""Logarithms of noise ÷ signal variance that are tried for a given kernel."""
+
 FIRST_EFFECT = 0.1
 """Initial variance of intercepts of groups ÷ target variance, and of their slopes."""
 
@@ -329,9 +332,27 @@ class ProcessRows:
         factor = np.asarray(np.linalg.cholesky(covariance), dtype=np.float64)
         return factor, solve_triangular(factor, cross.T, lower=True, check_finite=False).T
 
+    def with_best_noise(self) -> ProcessFit:
+        """Return the problem's kernel with the variances of signal and noise that have the most
+        evidence."""
+        problem = self.problem
+        level = float(np.log(problem.target_variance))
+        fits = [ProcessFit(problem.empty.kernel, level, level + ratio) for ratio in NOISE_RATIOS]
+        profiles = in_threads(self.profile, fits)
+        best = int(np.argmax([value for value, _ in profiles]))
+        factor = 0.0 if problem.noise_variance is not None else profiles[best][1]
+        fit = fits[best]
+        return replace(fit, signal=fit.signal + factor, noise=fit.noise + factor)
+
     def predicted(self, fit: ProcessFit, new: "ProcessRows") -> tuple[Float, Float]:
-        """Return the errors (m, T) and the log densities (m,), including noise, at new rows (ibid.
-        eqs. 2.23 and 2.24)."""
+        """Return the errors (m, T) and the log densities (m,), including noise, at new rows."""
+        errors, variance = self.moments(fit, new)
+        normal = np.log(2 * np.pi * variance)
+        return errors, -0.5 * (errors.shape[1] * normal + (errors**2).sum(axis=1) / variance)
+
+    def moments(self, fit: ProcessFit, new: "ProcessRows") -> tuple[Float, Float]:
+        """Return the errors (m, T) and the variances (m,), including noise, at new rows (ibid. eqs.
+        2.23 and 2.24)."""
         variance = np.exp(fit.signal) * fit.kernel.diagonal(new.X)
         variance += (self.columns_of(new) ** 2).sum(axis=1)
         variance += self.noise_of(fit) * new.inverse
@@ -341,9 +362,7 @@ class ProcessRows:
             variance += np.exp(effect) * square
         factor, white = self.whitened(fit, new)
         errors = new.t - white @ solve_triangular(factor, self.t, lower=True, check_finite=False)
-        variance = variance - (white.T**2).sum(axis=0)
-        normal = np.log(2 * np.pi * variance)
-        return errors, -0.5 * (errors.shape[1] * normal + (errors**2).sum(axis=1) / variance)
+        return errors, variance - (white.T**2).sum(axis=0)
 
 
 @dataclass

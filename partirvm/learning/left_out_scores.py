@@ -6,7 +6,7 @@ correct predictions by local residuals. Indicators of classes become probabiliti
 the lowest loss.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.linalg import lapack, solve_triangular
@@ -16,9 +16,7 @@ from partirvm.core.ramp import LeftOutClasses, Ramp
 from partirvm.learning.class_losses import class_indicators
 from partirvm.learning.exact_process import ProcessFit, ProcessRows
 from partirvm.learning.left_out_judge import NEIGHBOURS
-from partirvm.learning.process_search import NOISE_RATIOS
 from partirvm.learning.sample import SampledRows
-from partirvm.process import in_threads
 from partirvm.spec.problem import Problem
 from partirvm.types import Float, Int
 
@@ -59,9 +57,9 @@ def left_out_scores(
     """
     known_rows = ProcessRows.of(sample, problem, known)
     new_rows = ProcessRows.of(sample, problem, new)
-    fit = with_best_noise(known_rows.first(LEVEL_ROWS))
+    fit = known_rows.first(LEVEL_ROWS).with_best_noise()
     sample.check_interrupted()
-    errors, variances = predicted(known_rows, new_rows, fit)
+    errors, variances = known_rows.moments(fit, new_rows)
     weights = 1 / new_rows.inverse
     squares = weights * (errors**2).mean(axis=1)
     groups = sample.groups_of(new)
@@ -77,35 +75,6 @@ def left_out_scores(
         squares = weights * (errors**2).mean(axis=1)
     losses = adjusted_losses((errors**2).sum(axis=1), variances, errors.shape[1])
     return LeftOutScores(new_rows.t - errors, squares, losses, groups)
-
-
-def with_best_noise(rows: ProcessRows) -> ProcessFit:
-    """Return the problem's kernel with the variances of signal and noise that have the most
-    evidence."""
-    problem = rows.problem
-    level = float(np.log(problem.target_variance))
-    fits = [ProcessFit(problem.empty.kernel, level, level + ratio) for ratio in NOISE_RATIOS]
-    profiles = in_threads(rows.profile, fits)
-    best = int(np.argmax([value for value, _ in profiles]))
-    factor = 0.0 if problem.noise_variance is not None else profiles[best][1]
-    fit = fits[best]
-    return replace(fit, signal=fit.signal + factor, noise=fit.noise + factor)
-
-
-def predicted(known: ProcessRows, new: ProcessRows, fit: ProcessFit) -> tuple[Float, Float]:
-    """Return the errors (m, T) and the variances (m,), including noise, of new rows (Rasmussen &
-    Williams 2006, eqs. 2.23 and 2.24).
-
-    Args:
-        known: the known rows
-        new: the new rows
-        fit: kernel and variances
-    """
-    variances = np.exp(fit.signal) * fit.kernel.diagonal(new.X) + (new.columns**2).sum(axis=1)
-    variances += known.noise_of(fit) * new.inverse
-    factor, white = known.whitened(fit, new)
-    half = solve_triangular(factor, known.t, lower=True, check_finite=False)
-    return new.t - white @ half, variances - (white.T**2).sum(axis=0)
 
 
 def adjusted_losses(squares: Float, variances: Float, T: int) -> Float:

@@ -84,9 +84,6 @@ FIRST_NOISE = 0.01
 WARP_ROWS = 2000
 """Maximum number of left-out rows that decide about warps."""
 
-NOISE_RATIOS = np.log(10.0) * np.arange(-4.0, 4.0, 0.5)
-"""Logarithms of noise ÷ signal variance that are tried for a given kernel."""
-
 STARTS_CLIMBED = 2
 """Number of starts that are continued to the end; a third start gains little."""
 
@@ -249,23 +246,6 @@ def evidence_of(sample: SampledRows, problem: Problem, seed: int) -> float:
     rows = ProcessRows.of(sample, problem.with_kernel(kernel), order[:most])
     few = ProcessRows.of(sample, rows.problem, order[: min(max(most // 2, FIRST_ROWS), most)])
     return _from_starts(few, rows, rows).value
-
-
-def left_out_losses(sample: SampledRows, problem: Problem, seed: int) -> Float:
-    """Return the weighted squared errors of left-out rows (m,), by a process with the problem's
-    kernel at the variances with the most evidence; empty if there are too few rows.
-
-    The rows are the same for each problem of a sample.
-    """
-    judge = judge_of(sample, problem, in_order(sample, seed))
-    if judge is None:
-        return np.zeros(0)
-    known, _ = judge.rows
-    level = float(np.log(problem.target_variance))
-    starts = [ProcessFit(problem.empty.kernel, level, level + ratio) for ratio in NOISE_RATIOS]
-    fits = in_threads(known.levelled, starts)
-    profiles = in_threads(lambda fit: known.profile(fit)[0], fits)
-    return judge.losses(fits[int(np.argmax(profiles))])
 
 
 def _from_starts(few: ProcessRows, rows: ProcessRows, more: ProcessRows) -> ProcessFit:

@@ -22,7 +22,7 @@ from partirvm.learning.exact_process import (
     climb,
     from_starts,
 )
-from partirvm.learning.process_search import NOISE_RATIOS, in_order
+from partirvm.learning.process_search import in_order
 from partirvm.learning.sample import SampledRows
 from partirvm.process import in_threads
 from partirvm.spec.problem import Problem
@@ -80,12 +80,8 @@ def group_variances(sample: SampledRows, problem: Problem, seed: int) -> GroupVa
     """
     rows = ProcessRows.of(sample, problem, in_order(sample, seed)[:VARIANCE_ROWS])
     without = replace(rows, groups=None)
-    level = float(np.log(problem.target_variance))
-    starts = [ProcessFit(problem.empty.kernel, level, level + ratio) for ratio in NOISE_RATIOS]
-    levelled = in_threads(without.levelled, starts)
-    profiles = in_threads(lambda fit: without.profile(fit)[0], levelled)
-    start = levelled[int(np.argmax(profiles))]
-    first = level + float(np.log(FIRST_EFFECT))
+    start = without.with_best_noise()
+    first = float(np.log(FIRST_EFFECT * problem.target_variance))
 
     def fitted(n_effects: int) -> ProcessFit:
         """Return the process with this number of variances."""

@@ -5,6 +5,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from partirvm.core.groups import places_among
 from partirvm.core.left_out import Calibration
 from partirvm.local.known_effects import KnownEffects
 from partirvm.local.residuals import LocalResiduals
@@ -48,5 +49,4 @@ class KnownGroups:
 
     def places_of(self, groups: Int) -> Int:
         """Return the positions (n,) of groups with codes (n,); −1 for unknown groups."""
-        places = np.minimum(np.searchsorted(self.codes, groups), len(self.codes) - 1)
-        return np.where(self.codes[places] == groups, places, -1)
+        return places_among(self.codes, groups)

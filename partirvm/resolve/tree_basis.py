@@ -299,13 +299,17 @@ def better_of(
 
 
 def beside_trees(samples: Samples, kernel: LearnedKernel, basis: Basis) -> LearnedKernel:
-    """Return a kernel that was learned without trees for a problem with these basis functions.
+    """Return a kernel that was learned without trees for a problem with these basis functions, and
+    with the jumps beside which it was learned.
 
     Args:
         samples: supplies the source
         kernel: the learned kernel
         basis: the functions, with trees
     """
+    before = kernel.problem.empty.functions
+    if before is not None and before.jumps is not None:
+        basis = Basis(((before.jumps, before.jumps.size), *basis.parts))
     problem = replace(kernel.problem, mean_only=False).with_functions(basis)
     source = folded(samples.source, problem.empty.scaling, basis)
     return replace(kernel, problem=problem, source=source)

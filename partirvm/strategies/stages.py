@@ -372,7 +372,9 @@ def effects_of_columns(design: Design, fit: HyperState, groups: Int) -> KnownEff
     others = design.places_without_groups
     places = np.setdiff1d(np.arange(design.n_columns), others).reshape(-1, columns.width)
     gram = float(fit.beta) * fit.statistics.gram[places]
-    precisions = np.stack([block[:, own] for block, own in zip(gram, places, strict=True)])
+    precisions = np.stack(
+        [block[:, columns_of_group] for block, columns_of_group in zip(gram, places, strict=True)]
+    )
     covariances = np.linalg.inv(precisions + np.diag(1.0 / columns.variances))
     moves = -covariances @ gram[:, :, others]
     effects = KnownEffects(fit.posterior.mean[places], covariances, moves)

@@ -8,9 +8,15 @@ from sampling import arm, problem_of, sample_of
 from scipy.optimize import minimize_scalar
 from scipy.stats import norm
 
+from partirvm.data import ArraySource
 from partirvm.kernels import Gaussian
+from partirvm.kernels.functions import Basis
+from partirvm.kernels.jumps import Jumps
+from partirvm.kernels.trees import BoostedTrees
 from partirvm.learning import ProcessFit, ProcessRows, left_out_scores
-from partirvm.resolve.tree_basis import MIXTURES, mixed_losses
+from partirvm.resolve.samples import Samples
+from partirvm.resolve.small_fits import LearnedKernel
+from partirvm.resolve.tree_basis import MIXTURES, beside_trees, mixed_losses
 
 KNOWN = np.arange(0, 90, 2)
 NEW = np.arange(1, 90, 2)
@@ -33,7 +39,7 @@ def predicted():
     problem = problem_of(X, y, Gaussian(GAMMA))
     with sample_of(X, y) as sample:
         known, new = known_and_new(sample, problem)
-        errors, variances = left_out_scores.predicted(known, new, FIT)
+        errors, variances = known.moments(FIT, new)
         corrections = left_out_scores.corrections(known, new, FIT)
     bias = 100.0 * problem.target_variance
     return X, y, bias, errors[:, 0], variances, corrections[:, 0]
@@ -110,3 +116,18 @@ def test_mixtures_lie_between_both_predictions(kind):
         losses = mixed_losses(np.array([[1]]), by_kernel, by_trees)
         expected = -np.log([0.2, 0.4, 0.6])
     assert_allclose(losses[[0, half, -1], 0], expected)
+
+
+def test_a_kernel_keeps_its_jumps_beside_trees():
+    """Jumps come first; the values of the trees follow the features of a training row."""
+    X, y = arm(90, 3)
+    jumps = Jumps((0,), (0.5,))
+    problem = problem_of(X, y, Gaussian(GAMMA)).with_functions(Basis(((jumps, 1),)))
+    trees = BoostedTrees.none("identity", 1, np.zeros(3, dtype=np.int64))
+    source = ArraySource(X, y)
+    samples = Samples(source, None, None, None, None, None)
+    kernel = beside_trees(samples, LearnedKernel(problem, source), Basis(((trees, 1),)))
+    functions = kernel.problem.empty.functions
+    rows = np.column_stack([X, y])
+    expected = np.column_stack([X[:, 0] > 0.5, y])
+    assert_allclose(functions(X, rows), expected)
