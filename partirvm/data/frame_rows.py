@@ -55,10 +55,10 @@ def frame_rows(X: Any, columns: Columns) -> Float:
     )
     check_roles(roles, table)
     reading = _read(table, roles, columns)
-    fatal = [finding for finding in reading.encoder.findings() if finding.fatal]
+    fatal = [finding for finding in reading.encoder.findings.all() if finding.fatal]
     refuse(table.name, [replace(finding, remedy={}) for finding in fatal])
     rows = reading.finished()
-    reading.encoder.unseen.warn(table.name, len(rows))
+    reading.encoder.facts.unseen.warn(table.name, len(rows))
     return rows
 
 
@@ -101,7 +101,7 @@ def new_rows(X: Any, options: ColumnOptions | None = None) -> FrameRows:
         closing = ["", f"for example, pass to the estimator: columns=ColumnOptions({option})"]
     refuse(table.name, fatal, closing, python_options)
     reading.warn_of_conversions()
-    return FrameRows(reading.finished(), reading.encoder.columns())
+    return FrameRows(reading.finished(), reading.encoder.facts.stored_columns())
 
 
 @dataclass(frozen=True)
@@ -121,10 +121,10 @@ class _FrameReading:
     def findings(self) -> list[Finding]:
         """Return the problems of the columns, and proposals for them, unless these would leave no
         feature."""
-        findings = self.encoder.findings()
+        findings = self.encoder.findings.all()
         proposals = [finding for finding in findings if not finding.asks]
         excluded = remedied({}, proposals).get("exclude", ())
-        if set(excluded) < set(self.encoder.roles.features):
+        if set(excluded) < set(self.encoder.facts.roles.features):
             return findings
         fatal = [finding for finding in findings if finding.fatal]
         return [finding if finding.asks else replace(finding, remedy={}) for finding in fatal]
@@ -139,8 +139,8 @@ class _FrameReading:
     def warn_of_conversions(self) -> None:
         """Warn if text columns were not read as labels, or if columns were left out."""
         accepted = {finding.column: _accepted(finding) for finding in self.accepted}
-        conversions = self.encoder.conversions()
-        if not any(accepted.values()) and not self.encoder.guesses():
+        conversions = self.encoder.remarks.conversions()
+        if not any(accepted.values()) and not self.encoder.facts.guesses():
             return
         remarks = list[str]()
         for name in dict.fromkeys((*conversions, *accepted)):

@@ -312,7 +312,7 @@ def _ingest(
         if not options["again"]:
             _require_new_rows(attributes, url)
         place.commit(attributes)
-    reading.encoder.unseen.warn(table.name, reading.encoder.n_rows)
+    reading.encoder.facts.unseen.warn(table.name, reading.encoder.facts.n_rows)
     return reading.stored(data, attributes)
 
 
@@ -348,7 +348,7 @@ class _Reading:
         this is requested.
         """
         findings = self.table.findings()
-        roles = self.encoder.roles
+        roles = self.encoder.facts.roles
         if not roles.targets:
             findings = [
                 replace(finding, asks=True) if "skip_bad_rows" in finding.remedy else finding
@@ -359,15 +359,15 @@ class _Reading:
             if copies:
                 found = f"{len(copies) + 1} columns have this name, perhaps with the same values"
                 findings.append(Finding(target, found, {"exclude": tuple(copies)}))
-        return findings + self.encoder.findings()
+        return findings + self.encoder.findings.all()
 
     def stored(self, data: Where, attributes: DataAttributes) -> ZarrSource:
         """Return the DATA to which the table was written, with remarks on its rows and columns."""
         stored = ZarrSource(data)
-        stored.left_out = self.encoder.dropped
+        stored.left_out = self.encoder.facts.dropped
         stored.rows_left_out = self.table.rows_left_out()
         inputs = attributes.moments.inputs
-        stored.notes = self.encoder.described(inputs.missing / inputs.n, self.accepted)
+        stored.notes = self.encoder.remarks.described(inputs.missing / inputs.n, self.accepted)
         return stored
 
 
@@ -439,21 +439,22 @@ class _Ingest:
             # settled_memory also frees memory: pages of many sizes leave gaps
             if self.budget.used() > self.budget.limit:
                 raise MemoryLimitError(f"{table.name}: reading exceeded memory_limit: {MORE}.")
-            self.report("read", encoder.n_rows, table.n_rows)
-        if encoder.weightless and not encoder.n_rows:
+            self.report("read", encoder.facts.n_rows, table.n_rows)
+        if encoder.facts.weightless and not encoder.facts.n_rows:
             raise DataError(f"{table.name}: the weights are all zero: there is nothing to fit")
         least = 2 if roles.targets and before is None else 1
-        if encoder.n_rows < least:
+        if encoder.facts.n_rows < least:
             refuse(table.name, table.findings())
-        check_row_count(encoder.n_rows, least, table.name)
+        check_row_count(encoder.facts.n_rows, least, table.name)
         return _Reading(table, encoder, rows, accepted)
 
     def write(self, reading: _Reading, options: Mapping[str, Any]) -> DataAttributes:
         """Write the records that were read as tiles, and return the attributes of all rows. The
         attributes include the ``options`` of the user for reading files."""
         encoder = reading.encoder
-        roles = encoder.roles
-        columns = replace(encoder.columns(), reading=reading_options(options, self.known))
+        facts = encoder.facts
+        roles = facts.roles
+        columns = replace(facts.stored_columns(), reading=reading_options(options, self.known))
         read_width = roles.record_width
         cycles = len(columns.features) - len(columns.given)
         width = read_width + cycles
@@ -461,7 +462,7 @@ class _Ingest:
         sort_bytes = self.budget.sort_bytes(width, tile_rows) * read_width // width
         attributes = self.place.before or DataAttributes(
             columns,
-            tile_rows=self.tile_rows or tile_rows_for(encoder.n_rows, roles.tile_width + cycles),
+            tile_rows=self.tile_rows or tile_rows_for(facts.n_rows, roles.tile_width + cycles),
             seed=None if self.shuffle is None else int(self.shuffle),
             weighted=roles.weights is not None,
             labelled=bool(roles.targets),
@@ -472,8 +473,8 @@ class _Ingest:
             encoder.finished(block, attributes.n_rows) for block in reading.rows.blocks(sort_bytes)
         )
         last_rows = _last_rows(self.url, attributes)
-        attributes = replace(attributes, unseen=attributes.unseen + encoder.unseen)
-        return write_tiles(self.place, attributes, last_rows, blocks, encoder.n_rows, self.report)
+        attributes = replace(attributes, unseen=attributes.unseen + facts.unseen)
+        return write_tiles(self.place, attributes, last_rows, blocks, facts.n_rows, self.report)
 
     def _expected_tile_rows(self, roles: Roles) -> int:
         """Return the rows per tile for which memory is reserved before the rows are counted."""
@@ -545,7 +546,7 @@ def _refuse_unusable(reading: _Reading, source: Any, url: str, options: Mapping[
     """
     findings = reading.findings()
     refuse(reading.table.name, findings, _closing(source, url, options, findings))
-    reading.encoder.require_features()
+    reading.encoder.findings.require_features()
 
 
 def _closing(
