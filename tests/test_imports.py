@@ -48,8 +48,8 @@ ARROWS = {
     | {"storage", "core", "kernels", "local", "export", "data.frame_rows", "data.labels"},
     # Passes and the machine are value types, defined next to the code that decides on them.
     "execution": VALUES
-    | {"core", "kernels", "data", "model", "spec", "likelihoods", "planning.plan"}
-    | {"storage.address"},
+    | {"core", "kernels", "data", "model", "spec", "likelihoods"}
+    | {"planning.machine", "planning.plan", "storage.address"},
     # Small fits to a sample of rows, before a fit and between its rounds.
     "learning": VALUES
     | {

@@ -28,7 +28,7 @@ from partirvm.execution.local import (
     tile_statistics,
 )
 from partirvm.kernels.permission import permit_names, permitted_names
-from partirvm.planning.plan import Machine
+from partirvm.planning.machine import Machine
 from partirvm.process import (
     one_blas_thread,
     resident_memory,

@@ -26,7 +26,7 @@ from partirvm.core.updates import StepInfo
 from partirvm.data.source import Source, Tile
 from partirvm.execution.kernel_store import Keeping, fill_block, forget
 from partirvm.kernels.design import Design
-from partirvm.planning.plan import Machine
+from partirvm.planning.machine import Machine
 from partirvm.process import (
     available_memory,
     on_threads,

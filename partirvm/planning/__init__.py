@@ -2,6 +2,7 @@
 arithmetic."""
 
 from partirvm.planning.cost import Rates, Schedule, Work
+from partirvm.planning.machine import Machine
 from partirvm.planning.memory import (
     DataShape,
     bytes_of_residuals,
@@ -11,7 +12,7 @@ from partirvm.planning.memory import (
     step_bytes,
     trial_bytes,
 )
-from partirvm.planning.plan import Machine, Plan, kernel_store, make_plan
+from partirvm.planning.plan import Plan, kernel_store, make_plan
 
 __all__ = [
     "DataShape",

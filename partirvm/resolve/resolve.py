@@ -26,9 +26,11 @@ from partirvm.likelihoods.noise_fit import CONSTANT, rows_of_fit
 from partirvm.local.metric import Metric
 from partirvm.options import Request, check
 from partirvm.options.constraints import Check
+from partirvm.planning.additions import trees_text
 from partirvm.planning.cost import Rates, Schedule
+from partirvm.planning.machine import Machine
 from partirvm.planning.memory import RESIDUAL_SHARE, DataShape
-from partirvm.planning.plan import Machine, Plan, make_plan, trees_text
+from partirvm.planning.plan import Plan, make_plan
 from partirvm.process import one_blas_thread
 from partirvm.resolve.group_basis import with_group_columns, with_group_effects, with_new_groups
 from partirvm.resolve.kernel import checked_basis, checked_kernel, chooses, learns

@@ -13,8 +13,9 @@ from partirvm.kernels.design import Design
 from partirvm.learning.forms import kernel_text
 from partirvm.learning.sample import EFFORT, STAGES, OnStep, SampledRows, SearchEffort, gathered
 from partirvm.options import Request
+from partirvm.planning.fit_memory import affordable
+from partirvm.planning.machine import Machine
 from partirvm.planning.memory import DataShape, kept_bytes, sample_bytes
-from partirvm.planning.plan import Machine, affordable
 from partirvm.resolve.new_problem import Interrupted
 from partirvm.spec.entries import Entry, Record, Spent, line
 from partirvm.spec.problem import Options, Problem

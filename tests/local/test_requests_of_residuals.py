@@ -10,7 +10,7 @@ from partirvm import Local, Polynomial, RVMClassifier, RVMRegressor, ingest, pla
 from partirvm.errors import LimitWarning, MemoryLimitError, UsageError
 from partirvm.options import Request
 from partirvm.planning import DataShape, Machine
-from partirvm.planning.plan import require_memory_for_residuals
+from partirvm.planning.additions import require_memory_for_residuals
 from partirvm.quoting import format_bytes
 
 

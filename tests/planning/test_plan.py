@@ -20,8 +20,9 @@ from partirvm.planning import (
     residual_stage_bytes,
     step_bytes,
 )
+from partirvm.planning.additions import trees_text
+from partirvm.planning.fit_memory import affordable
 from partirvm.planning.memory import ALLOWANCE
-from partirvm.planning.plan import affordable, trees_text
 from partirvm.quoting import format_bytes, format_duration
 from partirvm.strategies import STRATEGIES
 from partirvm.strategies.fit_rows import rows_read

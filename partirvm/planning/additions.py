@@ -1,0 +1,170 @@
+"""Bytes and descriptions of what a fit does beside its rounds: local residuals, the comparison with
+boosted trees, and boosted trees as basis functions."""
+
+from partirvm.errors import MemoryLimitError
+from partirvm.options import Request
+from partirvm.planning import memory
+from partirvm.planning.cost import (
+    CORRECTED,
+    TREE_VALUES,
+    Work,
+    comparison_operations,
+    tries_residuals,
+)
+from partirvm.planning.machine import Machine
+from partirvm.planning.memory import (
+    RESIDUAL_SHARE,
+    DataShape,
+    residual_bytes,
+)
+from partirvm.quoting import counted, format_bytes, format_duration
+from partirvm.types import (
+    COMPARED_MEMORY,
+    COMPARED_ROWS,
+    JUDGED_ROWS,
+    LEFT_OUT_ROWS,
+    TREES_OF_CLASSES,
+)
+
+SKLEARN_TREES = 100
+"""Maximum number of boosted trees, per class for classes, that scikit-learn fits by default."""
+
+
+def will_try_residuals(request: Request, shape: DataShape) -> bool:
+    """Return whether local residuals are tried: never with a given noise variance."""
+    tried = tries_residuals(request.residual, shape.n_rows, shape.n_targets)
+    return tried and shape.measured and request.estimates_noise
+
+
+def will_compare(request: Request, shape: DataShape, machine: Machine, learned: str | None) -> bool:
+    """Return whether the fit is compared with boosted trees.
+
+    Args:
+        request: the resolved options.
+        shape: the sizes of the data.
+        machine: the processes that run the tasks.
+        learned: a description of the learned kernel; without one, nothing is compared.
+    """
+    return (
+        bool(learned)
+        and request.reference != "none"
+        and shape.n_rows >= COMPARED_ROWS[0]
+        and machine.limit >= COMPARED_MEMORY
+        and shape.n_targets == 1
+        and request.class_weight is None
+    )
+
+
+def bytes_of_residuals(request: Request, work: Work, machine: Machine) -> int:
+    """Return the bytes of the stage of local residuals, or 0 for a fit without them."""
+    shape = work.shape
+    neighbours = request.neighbours
+    left_out = min(shape.n_rows, LEFT_OUT_ROWS)
+    if not work.residuals or _residual_need(shape, left_out, neighbours) > machine.limit:
+        return 0
+    in_memory = _residual_need(shape, shape.n_rows, neighbours) <= machine.limit
+    return memory.residual_stage_bytes(shape, left_out, neighbours, in_memory=in_memory)
+
+
+def _residual_need(shape: DataShape, rows: int, neighbours: int) -> int:
+    """Return the lowest memory limit at which local residuals of ``rows`` rows are made in
+    memory."""
+    return RESIDUAL_SHARE * residual_bytes(shape, rows, neighbours)[1]
+
+
+def bytes_of_comparison(request: Request, work: Work, machine: Machine) -> int:
+    """Return the bytes of a comparison with boosted trees, including the one for a model without
+    vectors; 0 without a comparison."""
+    shape = work.shape
+    libraries = machine.libraries
+    comparisons = [0]
+    may_lack_vectors = (
+        request.reference != "none"
+        and machine.limit >= COMPARED_MEMORY
+        and shape.n_rows >= JUDGED_ROWS[0]
+    )
+    if may_lack_vectors:
+        rows = min(shape.n_rows, JUDGED_ROWS[1])
+        trees = SKLEARN_TREES * max(shape.n_classes, 1)
+        comparisons.append(memory.comparison_bytes(shape, rows, libraries, trees))
+    if work.compared:
+        rows = min(shape.n_rows, COMPARED_ROWS[1])
+        trees = max(TREES_OF_CLASSES, 8 * shape.n_classes)
+        comparisons.append(memory.comparison_bytes(shape, rows, libraries, trees))
+    return max(comparisons)
+
+
+def comparison_text(work: Work) -> str | None:
+    """Describe the comparison with boosted trees; None for a fit without it."""
+    if not work.compared:
+        return None
+    rows = min(work.shape.n_rows, COMPARED_ROWS[1])
+    seconds = comparison_operations(work.shape.n_rows) / work.rates.product
+    return (
+        f"with boosted trees on {rows // 5:,} left-out rows, about {format_duration(seconds)} "
+        "(reference='none': skip)"
+    )
+
+
+def trees_text(shape: tuple[int, ...], n_rows: int, n_bytes: int) -> str:
+    """Describe what boosted trees as basis functions cost.
+
+    Args:
+        shape: numbers of forests, outputs and rounds
+        n_rows: number of rows of the data
+        n_bytes: bytes of the trees and their tables
+    """
+    forests, outputs, rounds = shape
+    seconds = n_rows * outputs * rounds / TREE_VALUES
+    per_second = int(TREE_VALUES / max(outputs * rounds, 1))
+    return (
+        f"the boosted trees ({counted(rounds, 'round')} of {counted(outputs, 'tree')} in "
+        f"{counted(forests, 'forest')}) take about {format_bytes(n_bytes)} and "
+        f"{format_duration(seconds)} for the training rows; {per_second:,} predictions per second "
+        "and core"
+    )
+
+
+def require_memory_for_residuals(request: Request, shape: DataShape, machine: Machine) -> None:
+    """Raise ``MemoryLimitError`` if local residuals are requested but cannot even be learned from
+    left-out rows."""
+    if request.residual != "local":
+        return
+    need = _residual_need(shape, min(shape.n_rows, LEFT_OUT_ROWS), request.neighbours)
+    if need > machine.limit:
+        raise MemoryLimitError(
+            f"residual='local' needs {format_bytes(need)}, but the memory limit is "
+            f"{format_bytes(machine.limit)}: raise memory_limit, lower neighbours, or leave "
+            "residual='auto'"
+        )
+
+
+def residuals_text(request: Request, work: Work, machine: Machine, columns: int) -> str | None:
+    """Describe the bytes and seconds that local residuals take; None for a fit without them.
+
+    Args:
+        request: the resolved options.
+        work: the inputs of all cost formulas.
+        machine: the processes that run the tasks.
+        columns: the maximum number of columns of the fit.
+    """
+    if not work.residuals:
+        return None
+    shape = work.shape
+    n = shape.n_rows
+    k = request.neighbours
+    need = _residual_need(shape, min(n, LEFT_OUT_ROWS), k)
+    if need > machine.limit:
+        return f"not tried below a memory_limit of {format_bytes(need)}"
+    size = format_bytes(residual_bytes(shape, n, k)[0])
+    place = "in memory" if _residual_need(shape, n, k) <= machine.limit else "in files of a job"
+    one_pass = ""
+    if n > LEFT_OUT_ROWS:
+        seconds = work.pass_seconds(n, n * columns, 2.0 * n * columns)
+        one_pass = f", a pass of {format_duration(seconds)}"
+    # targets share the search for neighbours
+    rate = int(CORRECTED / k / (1.0 + (shape.n_targets - 1) / 4))
+    return (
+        f"the errors of the {k} nearest rows correct predictions if this helps left-out rows: "
+        f"about {size} {place}{one_pass}, {rate:,} predictions per second and core"
+    )
