@@ -533,7 +533,7 @@ LIMITS = (
     Limit("lines above 100 columns", lambda code: wide_lines(code.partirvm), 0, 0),
     Limit("functions above 400 nodes", lambda code: large_functions(code.partirvm), 0, 0),
     Limit("functions above 15 local names", lambda code: crowded_functions(code.partirvm), 0, 0),
-    Limit("files of partirvm", lambda code: len(code.partirvm), 248, 175),
+    Limit("files of partirvm", lambda code: len(code.partirvm), 252, 175),
     Limit("lines of partirvm", lambda code: total_lines(code.partirvm), 63_000, 36_000),
     Limit("lines of tests", lambda code: total_lines(code.tests), 45_400, 34_000),
     Limit("conditions on the kind of target", lambda code: target_places(code.partirvm), 20, 15),

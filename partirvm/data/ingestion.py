@@ -19,6 +19,7 @@ import numpy as np
 from partirvm.data.convert import as_source, open_table
 from partirvm.data.delimited import null_texts
 from partirvm.data.encode import Encoder
+from partirvm.data.ingest_budget import MORE, Budget, room_of
 from partirvm.data.layout import FileOptions, spelled
 from partirvm.data.problems import Finding, flags, refuse, remedied
 from partirvm.data.roles import Roles, assign_roles, check_marks
@@ -30,28 +31,12 @@ from partirvm.data.writer import ExternalSorter, Progress, Publication, publicat
 from partirvm.data.written import Reading
 from partirvm.data.zarr_source import DataAttributes, ZarrSource
 from partirvm.errors import DataError, MemoryLimitError, UsageError
-from partirvm.options.constraints import Check, parse_bytes
-from partirvm.process import return_freed_memory, settled_memory
+from partirvm.options.constraints import Check
+from partirvm.process import return_freed_memory
 from partirvm.quoting import listed
 from partirvm.storage import Where, storing
 from partirvm.storage.address import address
 from partirvm.types import Columns, Float
-
-ALLOWANCE = 28 << 20
-"""Bytes reserved for libraries loaded on first use, uncollected objects and fragmentation."""
-
-BATCHES = 6
-"""Number of copies of a batch: raw, as records, ordered by spill file, masks, and the reader's
-buffers."""
-
-MORE = "raise memory_limit, or use fewer columns (`--features`)"
-"""Advice for a memory limit that is too low."""
-
-LEAST_BATCH = 1 << 20
-"""Minimum size of a batch, in bytes."""
-
-LEAST_SORT = 4 << 20
-"""Minimum size of the records that are sorted at once, in bytes."""
 
 COLUMN_OPTIONS = ("classes", "exclude", "dates", "numeric", "decimal", "thousands")
 """Options that say how columns are read; appended rows are read like the rows before."""
@@ -278,7 +263,7 @@ def _ingest(
     # Arrow's other allocators retain freed memory
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     limit = options["memory_limit"]
-    room = _room(limit)
+    room = room_of(limit)
 
     def open_with(options: Mapping[str, Any]) -> Reader:
         return open_table(source, room, file_options(options, known))
@@ -394,7 +379,7 @@ class _Ingest:
     known: Columns | None
     shuffle: int | None
     tile_rows: int | None
-    budget: "Budget"
+    budget: Budget
     report: Progress
 
     def read_until_settled(self, options: Mapping[str, Any], rereads: int) -> _Reading:
@@ -638,63 +623,3 @@ def _last_rows(url: str, before: DataAttributes) -> Float:
     numbers = source.original_rows(last)
     others = [values for values in (tile.weights, tile.groups) if values is not None]
     return np.column_stack([numbers, numbers, tile.X, tile.t, *others])
-
-
-def _room(memory_limit: "int | str | Budget | None") -> int | None:
-    """Return the bytes that an opened table may take; None without a given limit."""
-    if memory_limit is None or isinstance(memory_limit, Budget):
-        return None
-    return parse_bytes(memory_limit, "memory_limit") - settled_memory() - ALLOWANCE
-
-
-class Budget:
-    """The memory limit of a process: ``limit`` is the passed or default limit in bytes, ``base``
-    the number of bytes in use at the beginning, and ``used`` returns the number in use."""
-
-    def __init__(self, limit: int | None, used: Callable[[], int] | None = None) -> None:
-        import zarr.codecs  # noqa: F401 - so that its memory is counted
-
-        self.used = used or settled_memory
-        self.base = self.used()
-        self.limit = max(512 << 20, self.base + (256 << 20)) if limit is None else limit
-
-    @classmethod
-    def of(cls, memory_limit: "int | str | Budget | None") -> "Budget":
-        """Return the budget of a memory limit, or the given budget."""
-        if isinstance(memory_limit, Budget):
-            return memory_limit
-        return cls(None if memory_limit is None else parse_bytes(memory_limit, "memory_limit"))
-
-    def batch_bytes(self, table: Reader, width: int, tile_rows: int, held: int) -> int:
-        """Return the bytes per batch. Raises ``MemoryLimitError`` if the limit is too low.
-
-        Args:
-            table: table to read
-            width: number of values of a record
-            tile_rows: rows per tile that will be written
-            held: bytes needed to read the table, in addition to the batches
-        """
-        least = max(LEAST_BATCH, 64 * 8 * width)
-        reading = held + BATCHES * least
-        writing = tile_bytes(width, tile_rows) + 2 * LEAST_SORT
-        needs = self.base + ALLOWANCE + max(reading, writing)
-        if needs > self.limit:
-            raise MemoryLimitError(
-                f"{table.name}: ingesting {width - 2} columns needs {-(-needs >> 20):,} MiB "
-                f"({self.base >> 20:,} MiB of it are already in use), but the memory limit is "
-                f"{self.limit >> 20:,} MiB: {MORE}."
-            )
-        available = self.limit - self.base - ALLOWANCE - held
-        return min(available // BATCHES, max(table.most_batch, least))
-
-    def sort_bytes(self, width: int, tile_rows: int) -> int:
-        """Return how many bytes of records to sort at a time, once all rows have been read."""
-        available = self.limit - self.used() - ALLOWANCE - tile_bytes(width, tile_rows)
-        return max(available // 2, LEAST_SORT)
-
-
-def tile_bytes(width: int, tile_rows: int) -> int:
-    """Return the bytes taken up by tiles being written, for records of ``width`` values."""
-    # copies of a tile: 4 being filled or queued, 3 for hashing rows, and 6 in each of the two
-    # writer threads
-    return 20 * 8 * tile_rows * width

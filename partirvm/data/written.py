@@ -20,15 +20,8 @@ from partirvm.data import problems
 from partirvm.data.composite import FRACTION, RANGE, singular
 from partirvm.data.date_grammar import MONTHS, DateEvidence, layout, read_dates
 from partirvm.data.dates import Dates
-from partirvm.data.grammar import (
-    PLAIN,
-    NumberDecision,
-    NumberEvidence,
-    is_number,
-    is_plain,
-    numeral,
-    read_numbers,
-)
+from partirvm.data.grammar import PLAIN, is_number, is_plain, numeral, read_numbers
+from partirvm.data.number_evidence import NumberDecision, NumberEvidence
 from partirvm.data.shapes import ShapedTexts, arrow_numbers, shaped
 from partirvm.data.tables import numbers
 from partirvm.types import Bool, Float, NumberGrammar

@@ -37,7 +37,8 @@ from partirvm.fit.residual_trials import (
 from partirvm.likelihoods.noise_fit import LOCAL, evenly
 from partirvm.local import kriging
 from partirvm.local.cells import Cells
-from partirvm.local.kriging import Learned, LocalKernel, Panels, learned, moments
+from partirvm.local.kriging import Learned, LocalKernel, Panels, moments
+from partirvm.local.kriging_search import learned
 from partirvm.local.metric import Metric
 from partirvm.local.residuals import LocalResiduals
 from partirvm.planning.memory import JUDGES, bytes_of_residuals

@@ -17,7 +17,8 @@ from partirvm.fit.residual_folds import LeftOutFolds
 from partirvm.fit.residual_rows import ResidualReader
 from partirvm.local import kriging
 from partirvm.local.cells import LOG_FACTOR, NOISE, panel_rows
-from partirvm.local.kriging import LocalKernel, Panels, learned, moments, starts_of
+from partirvm.local.kriging import LocalKernel, Panels, moments
+from partirvm.local.kriging_search import learned, starts_of
 from partirvm.local.metric import Metric
 from partirvm.local.residuals import hoods_of
 from partirvm.strategies.instructions import FitResiduals, ResidualsFitted

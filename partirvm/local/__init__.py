@@ -8,7 +8,8 @@ fit that decides whether a model has local residuals.
 """
 
 from partirvm.local.cells import LOG_FACTOR, NUMBER, Cells
-from partirvm.local.kriging import CORRELATIONS, LocalKernel, learned, moments
+from partirvm.local.kriging import CORRELATIONS, LocalKernel, moments
+from partirvm.local.kriging_search import learned
 from partirvm.local.metric import Metric
 from partirvm.local.residuals import LocalResiduals
 

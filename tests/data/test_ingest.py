@@ -18,7 +18,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from partirvm.core import Moments, TreeSum
 from partirvm.data import ZarrSource, ingest
-from partirvm.data.ingestion import Budget
+from partirvm.data.ingest_budget import Budget
 from partirvm.data.source import hash_tile, tile_rows_for
 from partirvm.errors import UnseenLevelWarning
 

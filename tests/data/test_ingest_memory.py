@@ -15,7 +15,14 @@ from hypothesis import strategies as st
 from numpy.random import default_rng
 
 from partirvm.data import ZarrSource, ingest
-from partirvm.data.ingestion import ALLOWANCE, BATCHES, LEAST_BATCH, LEAST_SORT, Budget, tile_bytes
+from partirvm.data.ingest_budget import (
+    ALLOWANCE,
+    BATCHES,
+    LEAST_BATCH,
+    LEAST_SORT,
+    Budget,
+    tile_bytes,
+)
 from partirvm.errors import MemoryLimitError
 
 MiB = 1 << 20

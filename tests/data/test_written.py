@@ -17,7 +17,8 @@ from numpy.testing import assert_array_equal
 from partirvm.cli import main
 from partirvm.data import ZarrSource, ingest
 from partirvm.data.date_grammar import DateEvidence, read_dates
-from partirvm.data.grammar import NumberEvidence, read_numbers
+from partirvm.data.grammar import read_numbers
+from partirvm.data.number_evidence import NumberEvidence
 from partirvm.data.shapes import shaped
 from partirvm.errors import DataError, UsageError
 from partirvm.types import NumberGrammar

@@ -10,14 +10,8 @@ from scipy.spatial.distance import cdist
 from sklearn.gaussian_process.kernels import Matern
 
 from partirvm.local import CORRELATIONS, LocalKernel, learned, moments
-from partirvm.local.kriging import (
-    Conditional,
-    Neighbourhoods,
-    Offsets,
-    best_levels,
-    starts_of,
-    weights,
-)
+from partirvm.local.kriging import Conditional, Neighbourhoods, Offsets, weights
+from partirvm.local.kriging_search import best_levels, starts_of
 
 SMOOTHNESS = {"exponential": 0.5, "matern32": 1.5, "matern52": 2.5}
 
