@@ -471,6 +471,22 @@ def local_quantiles(z: Float, deviations: Float, top: float) -> LocalQuantiles |
     return LocalQuantiles.of(z, deviations, top, GRID).calibrated(z, deviations, top)
 
 
+def recalibrated(
+    calibration: Calibration, z: Float, deviations: Float, *, grouped: bool = False
+) -> Calibration:
+    """Return a calibration with quantiles of other errors.
+
+    Args:
+        calibration: the calibration, whose noise variance is unchanged
+        z: errors in units of their standard deviations (n,)
+        deviations: standard deviations (n,)
+        grouped: True for errors of left-out groups
+    """
+    top, levels = quantiles(np.abs(z))
+    local = None if grouped else local_quantiles(z, deviations, top)
+    return replace(calibration, n=len(z), top=top, quantiles=levels, local=local)
+
+
 def inside_95(z: Float) -> int:
     """Return how many of |z| (n,) are inside the 95 % interval that the other half of them
     calibrates."""

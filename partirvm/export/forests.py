@@ -1,5 +1,4 @@
-"""Boosted trees and jumps in the graph of a model: the forest for new rows, and trees with two
-leaves.
+"""Boosted trees and jumps in the graph of a model; jumps are trees with two leaves.
 
 A split on a category becomes a split on a number: for each different set of levels, a table gives 0
 for the levels that go left and 1 for the others.
@@ -17,9 +16,8 @@ BETWEEN = 0.5
 """Threshold of a split on such a table."""
 
 
-def values_of_trees(graph: Any, trees: BoostedTrees) -> Any:
-    """Return the basis functions (n, B) of the forest for new rows, as a node of the graph."""
-    forest = trees.part(0)
+def values_of_trees(graph: Any, forest: BoostedTrees) -> Any:
+    """Return the outputs (n, C) of boosted trees, as a node of the graph."""
     positions = forest.features.copy()
     thresholds = forest.thresholds.copy()
     columns = [graph.rows]
@@ -33,21 +31,16 @@ def values_of_trees(graph: Any, trees: BoostedTrees) -> Any:
         thresholds[nodes] = BETWEEN
         columns.append(graph("Table", graph.rows.take([feature]), sides))
         width += sides.shape[1]
-    outputs = graph(
+    return graph(
         "Trees",
         graph.joined(columns),
-        forest.constants[0],
+        forest.constants,
         positions,
         thresholds,
         forest.rights,
         forest.missing_left,
-        forest.roots[0],
+        forest.roots,
     )
-    if forest.link == "softmax":
-        return graph("Softmax", outputs)
-    if forest.link == "logistic":
-        return graph.joined([outputs, graph("Sigmoid", outputs)])
-    return outputs
 
 
 def values_of_jumps(graph: Any, jumps: Jumps, numbers: Int) -> Any:

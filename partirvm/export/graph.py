@@ -39,7 +39,6 @@ from partirvm.export.forests import values_of_jumps, values_of_trees
 from partirvm.kernels.design import MOST_CERTAIN, TEMPER, Design
 from partirvm.kernels.functions import LINEAR, Basis
 from partirvm.kernels.jumps import Jumps
-from partirvm.kernels.trees import BoostedTrees
 from partirvm.quoting import printable
 from partirvm.scaling.levels import known_levels
 from partirvm.scaling.maps import SWEEPS, FeatureMap, Scaling
@@ -163,7 +162,6 @@ class Graph:
         labels: the classes
         amplification: the largest sum of the absolute terms of a mean or a standard deviation, in
             standard deviations of the target
-        trees: the values of boosted trees, or None
     """
 
     features: tuple[str, ...]
@@ -173,7 +171,6 @@ class Graph:
     outputs: dict[str, Quantity] = field(default_factory=dict)
     labels: tuple[Any, ...] = ()
     amplification: float = 0.0
-    trees: Any = None
 
     def __post_init__(self) -> None:
         self.rows = Quantity(self, 0, "Input", (), len(self.features))
@@ -284,9 +281,14 @@ def _of_numbers(graph: Graph, model: Any, level: float, wanted: Sequence[str]) -
     phi = columns_of(graph, model.design, inputs)
     weights = model.mean.reshape(len(model.mean), -1) * scaling.t_scale
     mean = _linear(graph, model, phi, weights, scaling.t_shift)
+    if model.trees is not None:
+        by_trees = values_of_trees(graph, model.trees.trees) * scaling.t_scale + scaling.t_shift
+        mean = model.trees.mixed(mean, by_trees)
     if wanted == ("mean",) and target.kind == "none":
         return {"mean": mean}
     variance = _variance(graph, model.predictive, phi, inputs)
+    if model.trees is not None:
+        variance = variance * model.trees.spreads
     deviation = np.sqrt(variance)
     ends = _multiples(graph, deviation, model.multiples([level]))
     lower, upper = (target.back(mean + end * deviation) for end in ends)
@@ -389,6 +391,11 @@ def _of_classes(graph: Graph, model: Any) -> dict[str, Any]:
         f = _moderated(f, variances)
     if model.ramp is not None:
         f = model.ramp.logits(f)
+    if model.trees is not None:
+        by_trees = values_of_trees(graph, model.trees.trees)
+        if by_trees.width < f.width:  # two logits, of whose difference ``ClassModel`` predicts
+            f = f.take([1]) - f.take([0])
+        f = model.trees.mixed(f, by_trees)
     f = _of_unknown_levels_and_groups(graph, model, f)
     if f.width == 1:
         p = graph("Sigmoid", f)
@@ -682,11 +689,7 @@ def functions_of(graph: Graph, basis: Basis, active: Int, inputs: Any) -> Iterat
         start += size
         if not len(numbers):
             continue
-        if isinstance(part, BoostedTrees):
-            if graph.trees is None:
-                graph.trees = values_of_trees(graph, part)
-            yield graph.trees.take(numbers)
-        elif isinstance(part, Jumps):
+        if isinstance(part, Jumps):
             yield values_of_jumps(graph, part, numbers)
         elif part == LINEAR:
             yield inputs.take(numbers)

@@ -80,9 +80,9 @@ def explain(
 
     Values are exact for kernels that are products over columns (Gaussian, Laplacian, categorical,
     linear spline, ANOVA without an order or with order 1, and any kernel of one column), for
-    products and sums of these, and for ``basis="linear"``. For others, such as Matérn kernels and
-    directions of several columns, they are sampled: each background row becomes x along random
-    permutations of the columns, and along their reverses. Sampled values also add up;
+    products and sums of these, and for ``basis="linear"``. For others, such as Matérn kernels,
+    directions of several columns and boosted trees, they are sampled: each background row becomes x
+    along random permutations of the columns, and along their reverses. Sampled values also add up;
     ``output_names`` then ends in "(sampled)", and ``error_std`` (n, p) holds standard errors.
 
     A row takes B·M·d²/2 steps of about 3 ns for M vectors, or 2·B·``permutations``·(d + 1) sampled
@@ -118,22 +118,22 @@ def explain(
     model = model_of(model)
     model.require_one_target("explanations")
     columns = model.columns
-    sparse = model.sparse()
+    uncorrected = replace(model, residuals=None)
     rows = checked_rows(X, columns)
     others = checked_rows(background, columns)
     if not len(others) or permutations < 2:
         raise UsageError("background needs at least one row, and permutations must be at least 2")
-    predictions = sparse.moments(rows, variance=False)[0]
-    base = sparse.moments(others, variance=False)[0].mean()
+    predictions = uncorrected.moments(rows, variance=False)[0]
+    base = uncorrected.moments(others, variance=False)[0].mean()
     owners = _owners(columns)
     data = rows[:, [columns.features.index(name) for name in columns.given]]
     names = list(columns.given)
     title = model.design.scaling.target.name(columns.target)
     errors = None
     try:
-        values = _exact(sparse, owners, rows, others)
+        values = _exact(uncorrected, owners, rows, others)
     except JointError:
-        values, errors = _sampled(sparse, owners, rows, others, permutations, seed)
+        values, errors = _sampled(uncorrected, owners, rows, others, permutations, seed)
         title += " (sampled)"
     values = _adding_up(values, predictions - base)
     if model.residuals is not None:
@@ -173,6 +173,8 @@ def _adding_up(values: Float, totals: Float) -> Float:
 def _require_products(model: Any, X: Float, background: Float) -> None:
     """Raise ``JointError`` if inputs, or basis functions, depend on several columns."""
     design = model.design
+    if model.trees is not None:
+        raise JointError
     features = design.scaling.features
     if features is not None and any(weights.shape[2] > 1 for _, weights in features.effects):
         raise JointError  # level effects depend on other columns

@@ -25,6 +25,7 @@ from partirvm.fit.group_refits import leave_class_groups_out
 from partirvm.fit.leave_groups_out import leave_groups_out, leave_groups_out_of_indicators
 from partirvm.fit.local_residuals import fit_residuals
 from partirvm.fit.residual_rows import Keep, ResidualReader
+from partirvm.fit.stacked_trees import fit_trees
 from partirvm.learning.sample import gathered
 from partirvm.learning.search import learn_again
 from partirvm.likelihoods.passes import ScorePass
@@ -41,6 +42,7 @@ from partirvm.strategies import AnyStrategy
 from partirvm.strategies.instructions import (
     FitEffects,
     FitResiduals,
+    FitTrees,
     LearnKernel,
     LeaveClassGroupsOut,
     LeaveGroupsOut,
@@ -140,7 +142,7 @@ class Driver:
     a model is saved, a small fit (``strategies.rounds``) makes one. ``elapsed`` is the time of
     earlier attempts in seconds. ``for_readers`` returns additional fields of a line of history for
     its readers, given the line and the fit. ``assessed`` returns what is known of the quality of a
-    model, given the model, its line, its fit and random rows.
+    model, given the model, the request to save it and random rows.
     """
 
     learn_again = staticmethod(learn_again)
@@ -154,7 +156,7 @@ class Driver:
     elapsed: float = 0.0
     keep_blocks: KeepBlocks | None = None
     for_readers: Callable[[Entry, Any], Entry] = lambda entry, fit: {}
-    assessed: Callable[[AnyModel, Record, Any, Tile], Assessment | None] = lambda *facts: None
+    assessed: Callable[[AnyModel, Save, Tile], Assessment | None] = lambda *facts: None
 
     def run(
         self,
@@ -247,6 +249,8 @@ class Driver:
                 return (self._of_groups(request),)
             case FitResiduals() as request:
                 return (fit_residuals(request, self._reader("neighbours")),)
+            case FitTrees() as request:
+                return (fit_trees(request, self._reader("trees")),)
             case LearnKernel() as request:
                 with gathered(
                     self.source, request.rows, self.executor, self._on_passes, self._spent
@@ -295,12 +299,14 @@ class Driver:
                     model = replace(
                         model, residuals=replace(save.residuals, n_rows=self.source.n_rows)
                     )
+                if save.trees is not None:
+                    model = replace(model, trees=save.trees.share)
                 if save.known is not None:
                     model = replace(model, known=save.known.of_rows(self.source.n_rows))
                 model = model.with_reach_of(self._relevance_rows)
                 model = replace(model, marginals=marginals_of(model, self._relevance_rows))
                 model = replace(model, relevance=feature_relevance(model, self._relevance_rows))
-                assessment = self.assessed(model, save.record, save.fit, self._sample)
+                assessment = self.assessed(model, save, self._sample)
                 model = replace(model, assessment=assessment)
                 self._journal.save(model)
                 self.usable = True
@@ -327,7 +333,7 @@ class Driver:
             shuffled=self.source.shuffled,
         )
         tile = self.source.gather(np.arange(self.source.n_rows) if rows is None else rows)
-        # as new rows have them, without the predictions of trees
+        # as new rows have them, without the places of groups
         tile = replace(tile, X=tile.X[:, : self.source.n_features])
         return tile.take(tile.present, tile.start)
 

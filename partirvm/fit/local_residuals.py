@@ -21,6 +21,7 @@ from partirvm.core.held_back import sampled_rows
 from partirvm.core.left_out import Calibration, inside_95, local_quantiles, quantiles
 from partirvm.core.newton import Poll
 from partirvm.core.scores import MOST_TARGETS
+from partirvm.core.stacking import LeftOutNumbers
 from partirvm.fit.residual_folds import LeftOutFolds, left_out_folds, nearest
 from partirvm.fit.residual_rows import ResidualReader
 from partirvm.fit.residual_trials import (
@@ -340,8 +341,31 @@ def _calibrated(
         error_gain(errors, after)[0],
         rmse=tuple(np.sqrt(np.mean(after**2, axis=1)).tolist()),
         diagnostics=diagnostics,
+        left_out=_left_out(request, judges, after.T, np.column_stack(variances)),
     )
     return fitted, after
+
+
+def _left_out(
+    request: FitResiduals, judges: Int, errors: Float, variances: Float
+) -> LeftOutNumbers:
+    """Return left-out rows as they are predicted after the correction.
+
+    Args:
+        request: the fit
+        judges: (m,), positions among the left-out rows
+        errors: (m, T), their corrected errors
+        variances: (m, T), predicted variances of their errors
+    """
+    first = request.left_out[0]
+    return LeftOutNumbers(
+        rows=first.rows[judges],
+        targets=np.column_stack([left_out.targets[judges, 0] for left_out in request.left_out]),
+        errors=errors,
+        deviations=np.sqrt(variances),
+        weights=first.targets[judges, 1],
+        groups=None if first.groups is None else first.groups[judges],
+    )
 
 
 def calibration_of(

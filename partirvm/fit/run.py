@@ -33,8 +33,8 @@ from partirvm.learning.forms import kernel_text
 from partirvm.model import AnyModel, ClassModel, Model
 from partirvm.model.summary import Assessment
 from partirvm.resolve.resolve import FitSpec
-from partirvm.spec.entries import Record
 from partirvm.strategies import STRATEGIES
+from partirvm.strategies.instructions import Save
 from partirvm.strategies.rounds import with_appended_rows
 from partirvm.strategies.stages import RoundsState
 
@@ -88,21 +88,24 @@ class EntryReader:
             self.remarks.append(remark)
         return facts
 
-    def assess(self, model: AnyModel, record: Record, fit: Any, sample: Tile) -> Assessment:
+    def assess(self, model: AnyModel, save: Save, sample: Tile) -> Assessment:
         """Return what is known of the quality of a model.
 
         Args:
             model: the model
-            record: its line of history
-            fit: its fit
+            save: the request to save it, with its fit and its line of history
             sample: random rows of the data
         """
+        record = save.record
         assessment = assessment_of(self.spec, model, record, sample, self.outliers)
+        if save.trees is not None and save.trees.logits is not None:
+            left_out = save.trees.logits
+            return with_left_out_classes(assessment, left_out.codes, left_out.probabilities())
         is_last = record.kind == "final" and record.vectors > 0
         if self.spec.problem.likelihood.classifies and is_last and not self.driver.interrupted():
             # a finished fit does not fail because of its report
             with suppress(errors.PartirvmError):
-                self.scored = self._scored(model, fit)
+                self.scored = self._scored(model, save.fit)
         if self.scored is None or assessment.rows == "held-out":
             return assessment
         probabilities = self.scored.probabilities(cast(ClassModel, model))
@@ -264,5 +267,7 @@ def _judged(spec: FitSpec) -> dict[str, Any]:
 
 
 def _is_compared(spec: FitSpec, entry: Entry) -> bool:
-    """Return True for the last model if a comparison is planned and it has vectors."""
-    return spec.plan.comparison is not None and entry["kind"] == "final" and bool(entry["vectors"])
+    """Return True for the last model if a comparison is planned, and it has vectors and no boosted
+    trees."""
+    is_last = entry["kind"] == "final" and bool(entry["vectors"])
+    return spec.plan.comparison is not None and is_last and not entry["trees"]

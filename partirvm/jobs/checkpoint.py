@@ -75,7 +75,7 @@ def stored(value: Any) -> Any:
         scores = scores and replace(scores, diagnostics=())
         fit = value.problem.likelihood.stored(value.fit)
         local = replace(
-            value.local, residuals=None, diagnostics=()
+            value.local, residuals=None, diagnostics=(), left_out=None
         )  # as large as the data, and not used in resumed runs
         value = replace(
             value,

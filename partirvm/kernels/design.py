@@ -187,13 +187,6 @@ class Design(DeclaredState):
             values = self.functions(self.features(X), X)
             out[:, int(self.bias) : self.n_leading] = values[:, self.active]
 
-    def beside_trees(self, rows: Float, X: Float) -> Float:
-        """Return rows (n, d) followed by the values of the trees at other rows X (n, d); without
-        trees, the rows."""
-        if self.functions is None or self.functions.trees is None:
-            return rows
-        return np.concatenate([rows, self.functions.trees(X)], axis=1)
-
     @property
     def weighs_rows(self) -> bool:
         """True if the variance of a target depends on its inputs."""
@@ -242,11 +235,6 @@ class Design(DeclaredState):
         Level codes that are coordinates have derivative 0. Raises ``UsageError`` for user
         functions.
         """
-        if self.functions is not None and self.functions.trees is not None:
-            raise UsageError(
-                "boosted trees are steps, which have no gradient with respect to the inputs: fit "
-                "without basis='trees'"
-            )
         features = self.single_features
         several = self.functions is not None and not self.functions.is_separable
         if several or any(

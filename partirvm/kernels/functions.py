@@ -30,7 +30,6 @@ from partirvm.kernels.permission import (
     require_permission,
 )
 from partirvm.kernels.permission import _allowed as allowed_names
-from partirvm.kernels.trees import BoostedTrees
 from partirvm.scaling.maps import pulled_back
 from partirvm.types import BIAS, Bool, DeclaredState, Float, Int
 
@@ -46,10 +45,10 @@ GROUPS = "groups"
 JUMPS = "jumps"
 """Name of the basis functions that are jumps, which kernel learning adds."""
 
-LEARNED = {BoostedTrees: TREES, Jumps: JUMPS, GroupColumns: GROUPS}
+LEARNED = {Jumps: JUMPS, GroupColumns: GROUPS}
 """Names of basis functions that are learned, by their type."""
 
-Part: TypeAlias = str | Function | BoostedTrees | Jumps | GroupColumns
+Part: TypeAlias = str | Function | Jumps | GroupColumns
 """Basis functions that are computed together."""
 
 
@@ -109,7 +108,7 @@ class Basis(FunctionHolder, DeclaredState):
     """The B basis functions of points (n, d), in order. Function b has the label −2 − b
     (``label_of``).
 
-    Each part is a path, a callable, "linear" (the features themselves), boosted trees, jumps or
+    Each part is a path, a callable, "linear" (the features themselves), jumps or
     columns of groups, with the number of its functions.
     """
 
@@ -117,7 +116,7 @@ class Basis(FunctionHolder, DeclaredState):
 
     def __post_init__(self) -> None:
         for function, _ in self.parts:
-            if function != LINEAR and not isinstance(function, BoostedTrees | Jumps | GroupColumns):
+            if function != LINEAR and not isinstance(function, Jumps | GroupColumns):
                 require_function(function, "basis")
         register(self)
 
@@ -125,12 +124,6 @@ class Basis(FunctionHolder, DeclaredState):
     def size(self) -> int:
         """The number B of basis functions."""
         return sum(size for _, size in self.parts)
-
-    @property
-    def trees(self) -> BoostedTrees | None:
-        """The boosted trees among the functions, or None."""
-        trees = [part for part, _ in self.parts if isinstance(part, BoostedTrees)]
-        return trees[0] if trees else None
 
     @property
     def groups(self) -> GroupColumns | None:
@@ -172,13 +165,6 @@ class Basis(FunctionHolder, DeclaredState):
         flat = [np.full(size, isinstance(function, Jumps)) for function, size in self.parts]
         return np.concatenate(flat)[active]
 
-    def with_trees(self, trees: BoostedTrees) -> "Basis":
-        """Return the basis with its trees replaced by others with as many outputs."""
-        parts = [
-            (trees if isinstance(part, BoostedTrees) else part, size) for part, size in self.parts
-        ]
-        return Basis(tuple(parts))
-
     def features(self, active: Int, d: int) -> Bool:
         """Return a mask (d,) of the features on which the functions with these numbers depend."""
         used = np.zeros(d, dtype=np.bool_)
@@ -188,9 +174,7 @@ class Basis(FunctionHolder, DeclaredState):
             start += size
             if isinstance(function, GroupColumns):
                 continue
-            if isinstance(function, BoostedTrees) and len(numbers):
-                used |= function.used
-            elif function == LINEAR:
+            if function == LINEAR:
                 used[numbers] = True
             elif isinstance(function, Jumps):
                 used[function.positions[numbers]] = True
@@ -204,8 +188,8 @@ class Basis(FunctionHolder, DeclaredState):
 
         Args:
             points: scaled features (n, d)
-            X: the same rows in raw units (n, d), for trees and jumps; training rows are followed by
-                the values of the trees and by the place of their group (``data.folds``)
+            X: the same rows in raw units (n, d), for jumps; training rows are followed by the place
+                of their group (``data.folds``)
         """
         raw = points if X is None else X
         n_features = points.shape[1]
@@ -216,8 +200,6 @@ class Basis(FunctionHolder, DeclaredState):
             if isinstance(function, GroupColumns):
                 places = raw[:, -1] if is_trained else np.full(len(raw), NO_GROUP)
                 values = function(points, places)
-            elif isinstance(function, BoostedTrees):
-                values = raw[:, n_features : n_features + size] if is_trained else function(raw)
             elif isinstance(function, Jumps):
                 values = function(raw)
             elif function != LINEAR:
@@ -233,13 +215,11 @@ class Basis(FunctionHolder, DeclaredState):
         return np.hstack(columns)
 
     def names(self, features: Sequence[str]) -> Iterator[str]:
-        """Yield a name for each function: a feature, "trees" (with a position if there are several
-        of them), a feature and its threshold, or the function's name (``f`` if it has none) and a
-        position."""
+        """Yield a name for each function: a feature, a feature and its threshold, or the function's
+        name (``f`` if it has none) and a position."""
         for function, size in self.parts:
-            if isinstance(function, BoostedTrees | GroupColumns):
-                word = TREES if isinstance(function, BoostedTrees) else GROUPS
-                yield from [word] if size == 1 else (f"{word}[{b}]" for b in range(size))
+            if isinstance(function, GroupColumns):
+                yield from [GROUPS] if size == 1 else (f"{GROUPS}[{b}]" for b in range(size))
                 continue
             if isinstance(function, Jumps):
                 jumps = zip(function.features, function.thresholds, strict=True)

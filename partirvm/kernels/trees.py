@@ -1,8 +1,7 @@
-"""Boosted regression trees as basis functions, stored as arrays and evaluated with NumPy.
+"""Boosted regression trees, stored as arrays and evaluated with NumPy.
 
-There are F + 1 forests: forest 0 is learned from all rows and predicts new rows, and forest f + 1
-is learned without the rows of fold f, which it predicts (cross-fitting). A forest has the same
-number of trees for each of its outputs; an output is a constant plus the sum of its trees.
+A forest has the same number of trees for each of its outputs; an output is a constant plus the sum
+of its trees. The outputs are scaled targets, or logits of classes.
 
 The nodes of a tree follow each other in pre-order: the left child of an inner node is the next
 node. A number goes left if it is at most the threshold, a level if it belongs to the split's set of
@@ -16,13 +15,12 @@ place of the row's value among the thresholds, so that it is looked up in a tabl
 """
 
 import hashlib
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, softmax
 
 from partirvm.types import Bool, DeclaredState, Float, Int
 
@@ -32,9 +30,6 @@ MOST_LEAVES = 31
 MOST_LEVELS = 255
 """Maximum number of levels of a categorical feature on which trees split: the limit of
 scikit-learn's bins. Trees ignore a feature with more levels."""
-
-LINKS = ("identity", "softmax", "logistic")
-"""How basis functions follow from the outputs of a forest (``BoostedTrees``)."""
 
 EVALUATED = 1 << 16
 """Number of rows × trees that are evaluated together, so that masks and values stay in the
@@ -117,24 +112,20 @@ class Forest(NamedTuple):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class BoostedTrees(DeclaredState):
-    """Forests of boosted trees with C outputs; m nodes and r trees of an output in each forest.
+    """A forest of boosted trees with C outputs; m nodes and r trees of an output.
 
     Attributes:
-        link: how the B basis functions follow from the outputs: "identity" (they are equal),
-            "softmax" (probabilities of C classes) or "logistic" (one output and its logistic
-            function, the logit and the probability of the second of two classes)
         features: (m,), number of the feature of an inner node, −1 for a leaf
         thresholds: (m,), threshold of a split on a number; the value of a leaf
         rights: (m,), position of the right child of an inner node; 0 for a leaf
         missing_left: (m,), True if missing values go left
         sets: (m,), row of ``levels`` of a split on a category; −1 for other nodes
         levels: (s, L), True for a level that goes left
-        roots: (F + 1, C, r), positions of the trees' first nodes
-        constants: (F + 1, C), constant part of each output
+        roots: (C, r), positions of the trees' first nodes
+        constants: (C,), constant part of each output
         counts: (d,), number of levels of a categorical feature; 0 for a number
     """
 
-    link: str
     features: Int
     thresholds: Float
     rights: Int
@@ -145,57 +136,10 @@ class BoostedTrees(DeclaredState):
     constants: Float
     counts: Int
 
-    @classmethod
-    def none(cls, link: str, outputs: int, counts: Int) -> "BoostedTrees":
-        """Return a forest without trees, whose outputs are 0.
-
-        Args:
-            link: how basis functions follow from the outputs
-            outputs: their number C
-            counts: (d,), number of levels of a categorical feature; 0 for a number
-        """
-        return cls(
-            link=link,
-            features=np.zeros(0, np.int64),
-            thresholds=np.zeros(0),
-            rights=np.zeros(0, np.int64),
-            missing_left=np.zeros(0, np.bool_),
-            sets=np.zeros(0, np.int64),
-            levels=np.zeros((0, 0), np.bool_),
-            roots=np.zeros((1, outputs, 0), np.int64),
-            constants=np.zeros((1, outputs)),
-            counts=counts,
-        )
-
-    @property
-    def size(self) -> int:
-        """The number B of basis functions."""
-        return int(self.constants.shape[1]) * (2 if self.link == "logistic" else 1)
-
     @property
     def used(self) -> Bool:
         """A mask (d,) of the features on which a tree splits."""
         return np.isin(np.arange(len(self.counts)), self.features)
-
-    @property
-    def nbytes(self) -> int:
-        """Upper bound of the bytes of the trees and of the tables of all forests."""
-        stored = sum(int(np.asarray(getattr(self, field.name)).nbytes) for field in fields(self))
-        n_forests, outputs, rounds = self.roots.shape
-        trees = int(outputs * rounds)
-        return int(stored + trees * (n_forests * 32 * 8 + 4 * self._table_rows()))
-
-    def _table_rows(self) -> int:
-        """Return the number of rows of the tables of masks of all forests."""
-        n_forests = len(self.roots)
-        if not self.roots.size:
-            return 0
-        firsts = self.roots.reshape(n_forests, -1)[:, 0]
-        owners = np.searchsorted(firsts, np.arange(len(self.features)), side="right")
-        splits = np.flatnonzero((self.features >= 0) & (self.sets < 0))
-        points = np.column_stack([owners, self.features, self.thresholds])[splits]
-        missing = 2 * n_forests * int(self.used.sum())
-        return len(np.unique(points, axis=0)) + n_forests * int(self.counts.sum()) + missing
 
     @cached_property
     def key(self) -> str:
@@ -207,82 +151,42 @@ class BoostedTrees(DeclaredState):
         return text.hexdigest()
 
     def __repr__(self) -> str:
-        _, outputs, rounds = self.roots.shape
+        outputs, rounds = self.roots.shape
         return f"<{outputs} × {rounds} boosted trees {self.key}>"
 
     def __call__(self, X: Float) -> Float:
-        """Return the basis functions (n, B) at raw inputs X (n, d) of new rows."""
-        return self._linked(self._forest(0)(X))
-
-    def left_out(self, X: Float, folds: Int) -> Float:
-        """Return the basis functions (n, B) at raw inputs X (n, d) of training rows, each from the
-        forest that is learned without its fold (n,)."""
-        outputs = np.empty((len(X), self.constants.shape[1]))
-        for fold in np.unique(folds).tolist():
-            rows = folds == fold
-            outputs[rows] = self._forest(min(fold + 1, len(self.roots) - 1))(X[rows])
-        return self._linked(outputs)
-
-    def _linked(self, outputs: Float) -> Float:
-        """Return the basis functions (n, B) for outputs (n, C)."""
-        if self.link == "softmax":
-            return np.asarray(softmax(outputs, axis=1))
-        if self.link == "logistic":
-            return np.concatenate([outputs, expit(outputs)], axis=1)
-        return outputs
-
-    def part(self, number: int) -> "BoostedTrees":
-        """Return the forest with this number alone."""
-        firsts = np.append(self.roots.reshape(len(self.roots), -1)[:, :1], len(self.features))
-        if not self.roots.size:
-            return replace(self, constants=self.constants[number : number + 1])
-        nodes = slice(int(firsts[number]), int(firsts[number + 1]))
-        rights = np.where(self.features < 0, 0, self.rights - nodes.start)
-        return replace(
-            self,
-            features=self.features[nodes],
-            thresholds=self.thresholds[nodes],
-            rights=rights[nodes],
-            missing_left=self.missing_left[nodes],
-            sets=self.sets[nodes],
-            roots=self.roots[number : number + 1] - nodes.start,
-            constants=self.constants[number : number + 1],
-        )
+        """Return the outputs (n, C) at raw inputs X (n, d)."""
+        return self._forest(X)
 
     def __getstate__(self) -> dict[str, Any]:
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
     @cached_property
-    def _forests(self) -> dict[int, Forest]:
-        return {}
-
-    def _forest(self, number: int) -> Forest:
-        """Return a forest prepared for evaluation."""
-        if number not in self._forests:
-            self._forests[number] = prepared(self, number)
-        return self._forests[number]
+    def _forest(self) -> Forest:
+        return prepared(self)
 
 
-def prepared(trees: BoostedTrees, number: int) -> Forest:
-    """Prepare the forest with this number for evaluation."""
-    part = trees.part(number)
-    roots = part.roots[0].ravel()
-    before = np.append(0, np.cumsum(part.features < 0))  # leaves before each node
-    owners = np.searchsorted(roots, np.arange(len(part.features)), side="right") - 1
-    leaves = np.flatnonzero(part.features < 0)
+def prepared(trees: BoostedTrees) -> Forest:
+    """Prepare a forest for evaluation."""
+    roots = trees.roots.ravel()
+    before = np.append(0, np.cumsum(trees.features < 0))  # leaves before each node
+    owners = np.searchsorted(roots, np.arange(len(trees.features)), side="right") - 1
+    leaves = np.flatnonzero(trees.features < 0)
     values = np.zeros((len(roots), 32))
-    values[owners[leaves], before[leaves] - before[roots][owners[leaves]]] = part.thresholds[leaves]
-    splits = np.flatnonzero(part.features >= 0)
+    values[owners[leaves], before[leaves] - before[roots][owners[leaves]]] = trees.thresholds[
+        leaves
+    ]
+    splits = np.flatnonzero(trees.features >= 0)
     lefts = before[splits + 1] - before[roots][owners[splits]]
-    rights = before[part.rights[splits]] - before[roots][owners[splits]]
+    rights = before[trees.rights[splits]] - before[roots][owners[splits]]
     masks = (ALL_LEAVES - ((1 << rights) - (1 << lefts))).astype(np.uint32)
     features = []
-    for feature in np.flatnonzero(part.used).tolist():
-        places = np.flatnonzero(part.features[splits] == feature)
+    for feature in np.flatnonzero(trees.used).tolist():
+        places = np.flatnonzero(trees.features[splits] == feature)
         of_feature = Splits(splits[places], owners[splits[places]], masks[places])
-        kind = masks_of_category if part.counts[feature] else masks_of_number
-        features.append(kind(part, feature, of_feature, len(roots)))
-    return Forest(tuple(features), values, part.constants[0])
+        kind = masks_of_category if trees.counts[feature] else masks_of_number
+        features.append(kind(trees, feature, of_feature, len(roots)))
+    return Forest(tuple(features), values, trees.constants)
 
 
 class Splits(NamedTuple):

@@ -1,12 +1,12 @@
-"""Boosted trees whose predictions become basis functions (``kernels.trees``).
+"""Boosted trees that have a share in the predictions of a fit (``kernels.trees``).
 
-The trees are those of scikit-learn's ``HistGradientBoosting``: one forest learns from all rows, and
-one without each of ``TREE_FOLDS`` folds. The columns of a training row are predicted without its
-fold, so that the weights of the columns, the errors of left-out rows and the intervals are those of
-rows that the trees have not seen. Rows of a group share a fold.
+The trees are those of scikit-learn's ``HistGradientBoosting``. One forest learns without each of
+``TREE_FOLDS`` folds, and predicts the rows of this fold; rows of a group share a fold. The forest
+of all rows predicts new rows.
 
-Boosting ends when the loss of a left-out fold no longer falls (``trial``). Of 600 to 1,000 rows,
-200 rounds raise the log loss of classes by 5 to 35 % over that at the best number of rounds.
+Boosting ends when the loss of the first left-out fold no longer falls, and all forests have this
+number of rounds. Of 600 to 1,000 rows, 200 rounds raise the log loss of classes by 5 to 35 % over
+that at the best number of rounds.
 
 Missing numbers and labels are missing values of the trees. Features with at most ``MOST_LEVELS``
 levels are categories to them, and they ignore features with more levels.
@@ -14,20 +14,16 @@ levels are categories to them, and they ignore features with more levels.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from partirvm.core.held_back import TREE_FOLDS, tree_folds
+from partirvm.core.held_back import tree_folds
 from partirvm.kernels.trees import MOST_LEAVES, MOST_LEVELS, BoostedTrees
 from partirvm.learning.sample import SampledRows
-from partirvm.spec.problem import Likelihood, Problem
+from partirvm.spec.problem import Problem
 from partirvm.types import Bool, Columns, Float, Int
-
-TREE_ROWS = 200_000
-"""Maximum number of rows from which trees learn."""
 
 LEAST_ROWS = 50
 """Minimum number of rows: with fewer, a tree of scikit-learn hardly splits."""
@@ -49,9 +45,6 @@ CHUNK = 10
 
 PATIENCE = 20
 """Number of rounds without a lower loss after which boosting ends."""
-
-LEAST_PROBABILITY = 1e-6
-"""Lower bound of the probability of a class that the trees never saw."""
 
 ABSENT = -12.0
 """Logit of a class that is absent from the rows from which a forest learns."""
@@ -121,120 +114,6 @@ def tree_options(rows: TaughtRows, rounds: int, seed: int) -> dict[str, Any]:
     }
 
 
-@dataclass(frozen=True)
-class TrialForest:
-    """The predictions of a forest for rows from which it did not learn, at the best number of
-    rounds.
-
-    Attributes:
-        rounds: the number of rounds with the lowest loss of these rows
-        predictions: scaled targets (m, T), or probabilities of the classes (m, K)
-        targets: the scaled targets (m, T), or codes of classes (m, 1) as integers
-    """
-
-    rounds: int
-    predictions: Float
-    targets: Float | Int
-
-
-class NumberTrial:
-    """Boosting of scaled targets, compared with left-out rows by squared errors."""
-
-    def model(self, options: dict[str, Any]) -> Any:
-        """Return an estimator of scikit-learn."""
-        from sklearn.ensemble import HistGradientBoostingRegressor
-
-        return HistGradientBoostingRegressor(**options)
-
-    def targets(self, rows: TaughtRows) -> Float | Int:
-        """Return the targets (n, T) of rows."""
-        return rows.targets
-
-    def is_taught(self, targets: Float | Int) -> bool:
-        """Return True if an estimator can learn from these targets (n, T)."""
-        return len(targets) > 0
-
-    def stages(self, model: Any, X: Float) -> Float:
-        """Return the predictions (r, m, 1) after each of r rounds at inputs X (m, d)."""
-        return np.array(list(model.staged_predict(X)))[:, :, None]
-
-    def losses(self, stages: Float, targets: Float | Int) -> Float:
-        """Return the losses (r, m) of predictions (r, m, C) after each round for targets (m, T)."""
-        return np.asarray(((stages - targets) ** 2).sum(axis=2))
-
-
-@dataclass(frozen=True)
-class ClassTrial(NumberTrial):
-    """Boosting of ``n_classes`` classes, compared with left-out rows by log losses."""
-
-    n_classes: int
-
-    def model(self, options: dict[str, Any]) -> Any:
-        from sklearn.ensemble import HistGradientBoostingClassifier
-
-        return HistGradientBoostingClassifier(**options)
-
-    def targets(self, rows: TaughtRows) -> Float | Int:
-        return rows.targets.astype(np.int64)
-
-    def is_taught(self, targets: Float | Int) -> bool:
-        return len(np.unique(targets)) > 1
-
-    def stages(self, model: Any, X: Float) -> Float:
-        """Return the probabilities (r, m, K) after each of r rounds at inputs X (m, d)."""
-        of_known_classes = np.array(list(model.staged_predict_proba(X)))
-        stages = np.full((*of_known_classes.shape[:2], self.n_classes), LEAST_PROBABILITY)
-        stages[:, :, model.classes_] = np.maximum(of_known_classes, LEAST_PROBABILITY)
-        return stages
-
-    def losses(self, stages: Float, targets: Float | Int) -> Float:
-        return np.asarray(-np.log(stages[:, np.arange(len(targets)), targets[:, 0].astype(int)]))
-
-
-def trial_of(n_classes: int) -> NumberTrial:
-    """Return how boosting of this number of classes, or of numbers if it is 0, is tried."""
-    return ClassTrial(n_classes) if n_classes else NumberTrial()
-
-
-def trial(
-    rows: TaughtRows,
-    known: Bool,
-    kind: NumberTrial,
-    options: dict[str, Any],
-    check: Callable[[], None] = lambda: None,
-) -> TrialForest | None:
-    """Learn trees from the ``known`` rows until the loss of the other rows no longer falls; return
-    None without other rows, or with a single class among the known ones.
-
-    Args:
-        rows: the rows
-        known: mask of the rows to learn from (n,)
-        kind: the kind of target
-        options: options of scikit-learn
-        check: called between rounds; it may raise to end the work
-    """
-    targets = kind.targets(rows)
-    if known.all() or not kind.is_taught(targets[known]):
-        return None
-    weights = np.ones(len(known)) if rows.weights is None else rows.weights
-    taught = () if rows.weights is None else (weights[known],)
-    models = [kind.model(options | {"warm_start": True}) for _ in targets.T]
-    most = int(options["max_iter"])
-    for count in range(CHUNK, most + CHUNK, CHUNK):
-        check()
-        for model, target in zip(models, targets.T, strict=True):
-            model.set_params(max_iter=min(count, most))
-            # on a busy machine its threads spin: ten times the CPU seconds
-            with threadpool_limits(1, "openmp"):
-                model.fit(rows.X[known], target[known], *taught)
-        stages = np.concatenate([kind.stages(model, rows.X[~known]) for model in models], 2)
-        losses = kind.losses(stages, targets[~known]) @ weights[~known]
-        rounds = int(losses.argmin()) + 1
-        if len(losses) - rounds >= PATIENCE:
-            break
-    return TrialForest(rounds, stages[rounds - 1], targets[~known])
-
-
 class Nodes(NamedTuple):
     """The nodes of a tree, in the form of ``BoostedTrees``, with positions from 0."""
 
@@ -270,60 +149,170 @@ class LearnedForest:
     constants: list[float]
 
 
-Teach: TypeAlias = Callable[[TaughtRows, Bool, dict[str, Any]], LearnedForest]
-"""Learns a forest from the rows of a mask (n,), with these options of scikit-learn."""
+class NumberBoosting:
+    """Boosting of scaled targets, which loses squared errors."""
+
+    def models(self, rows: TaughtRows, options: dict[str, Any]) -> list[Any]:
+        """Return an estimator of scikit-learn for each target."""
+        from sklearn.ensemble import HistGradientBoostingRegressor
+
+        return [HistGradientBoostingRegressor(**options) for _ in rows.targets.T]
+
+    def targets(self, rows: TaughtRows) -> Float | Int:
+        """Return the targets (n, T) of rows."""
+        return rows.targets
+
+    def is_taught(self, targets: Float | Int) -> bool:
+        """Return True if an estimator can learn from these targets (n, T)."""
+        return len(targets) > 0
+
+    def losses(self, model: Any, X: Float, target: Float | Int) -> Float:
+        """Return the losses (r, m) after each of r rounds for inputs X (m, d) and a target (m,)."""
+        stages = np.array(list(model.staged_predict(X)))
+        return np.asarray((stages - target) ** 2)
+
+    def forest(
+        self, models: Sequence[Any], rows: TaughtRows, known: Bool, rounds: int
+    ) -> LearnedForest:
+        """Return the first rounds of estimators.
+
+        Args:
+            models: an estimator for each target
+            rows: the rows
+            known: mask of the rows from which they learned (n,)
+            rounds: number of rounds
+        """
+        outputs = []
+        constants = []
+        for model in models:
+            (trees,) = zip(*model._predictors[:rounds], strict=True)
+            outputs.append(converted(trees, rows, known))
+            constants.append(float(model._baseline_prediction.ravel()[0]))
+        return LearnedForest(outputs, constants)
 
 
-def regressors(rows: TaughtRows, known: Bool, options: dict[str, Any]) -> LearnedForest:
-    """Learn the trees of each of T targets from the ``known`` rows (n,)."""
-    from sklearn.ensemble import HistGradientBoostingRegressor
+@dataclass(frozen=True)
+class ClassBoosting(NumberBoosting):
+    """Boosting of the logits of ``n_classes`` classes, or of the logit of the second of two
+    classes, which loses minus log probabilities."""
 
-    forest = LearnedForest([], [])
-    weights = None if rows.weights is None else rows.weights[known]
-    for target in rows.targets.T:
-        learned = HistGradientBoostingRegressor(**options)
-        learned.fit(rows.X[known], target[known], weights)
-        (trees,) = zip(*learned._predictors, strict=True)
-        forest.outputs.append(converted(trees, rows, known))
-        forest.constants.append(float(learned._baseline_prediction.ravel()[0]))
-    return forest
+    n_classes: int
 
+    def models(self, rows: TaughtRows, options: dict[str, Any]) -> list[Any]:
+        from sklearn.ensemble import HistGradientBoostingClassifier
 
-def classifiers(
-    n_classes: int, rows: TaughtRows, known: Bool, options: dict[str, Any]
-) -> LearnedForest:
-    """Learn the trees of the logits of ``n_classes`` classes, or of the logit of the second of two
-    classes.
+        return [HistGradientBoostingClassifier(**options)]
 
-    Args:
-        n_classes: number of classes K
-        rows: the rows
-        known: mask of the rows to learn from (n,)
-        options: options of scikit-learn
-    """
-    from sklearn.ensemble import HistGradientBoostingClassifier
+    def targets(self, rows: TaughtRows) -> Float | Int:
+        return rows.targets.astype(np.int64)
 
-    codes = rows.targets[known, 0].astype(np.int64)
-    classes = np.unique(codes).tolist()
-    outputs = [[NO_SPLIT] * int(options["max_iter"])] * n_classes
-    constants = [ABSENT] * n_classes
-    constants[classes[0]] = 0.0
-    if len(classes) > 1:
-        learned = HistGradientBoostingClassifier(**options)
-        learned.fit(rows.X[known], codes, None if rows.weights is None else rows.weights[known])
-        trees_of_outputs = zip(*learned._predictors, strict=True)
+    def is_taught(self, targets: Float | Int) -> bool:
+        return len(np.unique(targets)) > 1
+
+    def losses(self, model: Any, X: Float, target: Float | Int) -> Float:
+        places = np.searchsorted(model.classes_, target)
+        places = np.minimum(places, len(model.classes_) - 1)
+        is_known = model.classes_[places] == target
+        rows = np.arange(len(target))
+        of_classes = [stage[rows, places] for stage in model.staged_predict_proba(X)]
+        return np.where(is_known, -np.log(of_classes), -ABSENT)
+
+    def forest(
+        self, models: Sequence[Any], rows: TaughtRows, known: Bool, rounds: int
+    ) -> LearnedForest:
+        (model,) = models
+        classes = model.classes_.tolist()
+        outputs = [[NO_SPLIT] * rounds] * self.n_classes
+        constants = [ABSENT] * self.n_classes
+        constants[classes[0]] = 0.0
         # of two classes, scikit-learn has the logit of the second one
         for place, trees, constant in zip(
             classes if len(classes) > 2 else classes[1:],
-            trees_of_outputs,
-            learned._baseline_prediction.ravel().tolist(),
+            zip(*model._predictors[:rounds], strict=True),
+            model._baseline_prediction.ravel().tolist(),
             strict=True,
         ):
             outputs[place] = converted(trees, rows, known)
             constants[place] = constant
-    if len(outputs) == 2:
-        return LearnedForest(outputs[1:], [constants[1] - constants[0]])
-    return LearnedForest(outputs, constants)
+        if self.n_classes == 2:
+            return LearnedForest(outputs[1:], [constants[1] - constants[0]])
+        return LearnedForest(outputs, constants)
+
+
+def boosting_of(n_classes: int) -> NumberBoosting:
+    """Return how this number of classes is boosted; 0 means numbers."""
+    return ClassBoosting(n_classes) if n_classes else NumberBoosting()
+
+
+@dataclass
+class Forests:
+    """Learns the forests from rows. The first one that learns without some rows determines the
+    number of rounds of all.
+
+    Attributes:
+        rows: the rows
+        kind: how their targets are boosted
+        options: options of scikit-learn; ``max_iter`` is the maximum number of rounds
+        check: called between rounds; it may raise to end the work
+        rounds: the number of rounds, once it is known
+    """
+
+    rows: TaughtRows
+    kind: NumberBoosting
+    options: dict[str, Any]
+    check: Callable[[], None] = lambda: None
+    rounds: int | None = None
+
+    def forest(self, known: Bool) -> BoostedTrees | None:
+        """Learn from the ``known`` rows (n,); return None if they have a single class.
+
+        Raises what ``check`` raises.
+        """
+        self.check()
+        rows = self.rows
+        targets = self.kind.targets(rows)
+        if not self.kind.is_taught(targets[known]):
+            return None
+        if self.rounds is None and not known.all():
+            models = self._tried(known)
+        else:
+            self.rounds = self.rounds or int(self.options["max_iter"])
+            models = self.kind.models(rows, self.options | {"max_iter": self.rounds})
+            self._teach(models, known)
+        return trees_of(self.kind.forest(models, rows, known, self.rounds or 1), rows.counts)
+
+    def _tried(self, known: Bool) -> list[Any]:
+        """Boost until the loss of the other rows no longer falls, and determine the number of
+        rounds."""
+        rows = self.rows
+        targets = self.kind.targets(rows)[~known]
+        weights = np.ones(len(known)) if rows.weights is None else rows.weights
+        models = self.kind.models(rows, self.options | {"warm_start": True})
+        most = int(self.options["max_iter"])
+        for count in range(CHUNK, most + CHUNK, CHUNK):
+            self.check()
+            for model in models:
+                model.set_params(max_iter=min(count, most))
+            self._teach(models, known)
+            losses = sum(
+                self.kind.losses(model, rows.X[~known], target)
+                for model, target in zip(models, targets.T, strict=True)
+            )
+            losses = np.asarray(losses) @ weights[~known]
+            self.rounds = int(losses.argmin()) + 1
+            if len(losses) - self.rounds >= PATIENCE:
+                break
+        return models
+
+    def _teach(self, models: Sequence[Any], known: Bool) -> None:
+        """Fit the estimators to the targets of the ``known`` rows."""
+        rows = self.rows
+        weights = () if rows.weights is None else (rows.weights[known],)
+        targets = self.kind.targets(rows)[known]
+        # on a busy machine its threads spin: ten times the CPU seconds
+        with threadpool_limits(1, "openmp"):
+            for model, target in zip(models, targets.T, strict=True):
+                model.fit(rows.X[known], target, *weights)
 
 
 def converted(trees: Sequence[Any], rows: TaughtRows, known: Bool) -> list[Nodes]:
@@ -389,83 +378,14 @@ def left_levels(tree: Any, node: Any, codes: Int, width: int) -> Bool:
     return left
 
 
-def unlearned_trees(columns: Columns, n_targets: int, likelihood: Likelihood) -> BoostedTrees:
-    """Return trees that are not learned yet, with the link and the outputs that they will have.
-
-    Least squares on class indicators takes probabilities, other classes take logits, and two
-    classes, whose likelihood may change later, take both.
+def trees_of(forest: LearnedForest, counts: Int) -> BoostedTrees:
+    """Return a forest as one value.
 
     Args:
-        columns: names and categories of the columns
-        n_targets: number T of targets of a regression
-        likelihood: the likelihood of the target
-    """
-    classes = columns.classes or ()
-    counts = levels_of_trees(columns)
-    if len(classes) == 2:
-        return BoostedTrees.none("logistic", 1, counts)
-    if classes:
-        link = "softmax" if likelihood.has_ramp else "identity"
-        return BoostedTrees.none(link, len(classes), counts)
-    return BoostedTrees.none("identity", n_targets, counts)
-
-
-def grown(
-    sample: SampledRows,
-    problem: Problem,
-    columns: Columns,
-    *,
-    rounds: int,
-    seed: int,
-    on_forest: Callable[[int, int], None] = lambda number, total: None,
-) -> BoostedTrees:
-    """Learn the forests from a sample of rows.
-
-    The first left-out fold determines the number of rounds of all forests.
-
-    Args:
-        sample: the rows
-        problem: the problem, whose basis has trees that are not learned yet
-        columns: names and categories of the features
-        rounds: maximum number of trees of an output
-        seed: seed of scikit-learn
-        on_forest: called with the number of the forest that is learned, and the total
-    """
-    assert problem.empty.functions is not None
-    unlearned = problem.empty.functions.trees
-    assert unlearned is not None
-    rows = TaughtRows.of(sample, problem, columns)
-    options = tree_options(rows, rounds, seed)
-    teach: Teach = partial(classifiers, problem.n_classes) if columns.classes else regressors
-    forests = list[LearnedForest]()
-    everything = np.ones(len(rows.X), dtype=np.bool_)
-    masks = [everything, *(rows.folds != fold for fold in range(TREE_FOLDS))]
-    on_forest(0, len(masks))
-    is_known = rows.folds != rows.folds[0]
-    kind = trial_of(problem.n_classes)
-    first = trial(rows, is_known, kind, options, sample.check_interrupted)
-    if first is not None:
-        options["max_iter"] = first.rounds
-    for known in masks:
-        sample.check_interrupted()
-        on_forest(len(forests), len(masks))
-        if forests and (known.all() or not known.any()):
-            forests.append(forests[0])
-            continue
-        with threadpool_limits(1, "openmp"):
-            forests.append(teach(rows, known, options))
-    return joined(forests, rows.counts, unlearned.link)
-
-
-def joined(forests: Sequence[LearnedForest], counts: Int, link: str) -> BoostedTrees:
-    """Return forests as one value.
-
-    Args:
-        forests: for new rows, then without each fold
+        forest: the forest
         counts: (d,), number of levels of a categorical feature; 0 for a number
-        link: how basis functions follow from the outputs
     """
-    trees = [tree for forest in forests for output in forest.outputs for tree in output]
+    trees = [tree for output in forest.outputs for tree in output]
     starts = np.cumsum([0, *(len(tree.features) for tree in trees)])
     first_sets = np.cumsum([0, *(len(tree.levels) for tree in trees)])
     rights = [
@@ -477,16 +397,14 @@ def joined(forests: Sequence[LearnedForest], counts: Int, link: str) -> BoostedT
         for tree, first in zip(trees, first_sets, strict=False)
     ]
     levels = [left for tree in trees for left in tree.levels]
-    shape = (len(forests), len(forests[0].outputs), -1)
     return BoostedTrees(
-        link=link,
         features=np.concatenate([tree.features for tree in trees]),
         thresholds=np.concatenate([tree.thresholds for tree in trees]),
         rights=np.concatenate(rights),
         missing_left=np.concatenate([tree.missing_left for tree in trees]),
         sets=np.concatenate(sets),
         levels=np.array(levels, dtype=np.bool_).reshape(len(levels), int(counts.max())),
-        roots=starts[:-1].reshape(shape),
-        constants=np.array([forest.constants for forest in forests]),
+        roots=starts[:-1].reshape(len(forest.outputs), -1),
+        constants=np.array(forest.constants),
         counts=counts,
     )

@@ -263,9 +263,7 @@ def compared_forms(start: OneWidth) -> dict[str, Any]:
     rows.sample.on_step("left-out rows")
     by_one, by_each, by_mean = left_out(rows.sample, problem, start.fit, start.order, start.most)
     choice = choose(np.stack([by_one, by_each]), start.form)
-    functions = problem.empty.functions
-    with_trees = functions is not None and functions.trees is not None
-    if start.has_many or not problem.bias or with_trees:
+    if start.has_many or not problem.bias:
         return choice
     doubtful = n < WIDE * problem.empty.scaling.n_inputs or explains_little(rows, start.fit)
     squares = by_each if choice["form"] == EACH else by_one

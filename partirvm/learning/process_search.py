@@ -695,11 +695,9 @@ def chosen_form(
     if summed is not None and by_sums is not None:
         by_form = by_kernel[-1 if form.fit is turned else 0]
         form = with_effects(form, by_form, summed, by_sums, groups)
-    functions = run.problem.empty.functions
     if (
         doubtful
         and run.problem.bias
-        and (functions is None or functions.trees is None)
         and not better_than_mean(form.square, by_mean[1], groups=groups)
     ):
         return replace(form, square=by_mean[1], choice=form.choice | {"form": MEAN})

@@ -366,10 +366,7 @@ def _of_outputs(variances: Float, shape: tuple[int, ...]) -> Float:
 
 def _require_features(design: Design, X: Float) -> None:
     n_features = design.centres.shape[1]
-    trees = None if design.functions is None else design.functions.trees
-    # training rows also have the predictions of trees
-    widths = {n_features, n_features + (0 if trees is None else trees.size)}
-    if X.ndim != 2 or X.shape[1] not in widths:
+    if X.ndim != 2 or X.shape[1] != n_features:
         raise DataError(
             f"the model was trained on {n_features} features, but the given rows have shape "
             f"{X.shape}"

@@ -20,6 +20,7 @@ from partirvm.core.ramp import Ramp
 from partirvm.data.frame_rows import checked_rows
 from partirvm.data.labels import label_array
 from partirvm.errors import UsageError
+from partirvm.kernels.tree_share import TreeShare
 from partirvm.model.base import FittedModel, OfRows, linear_values
 from partirvm.process import one_blas_thread
 from partirvm.types import Float
@@ -55,6 +56,8 @@ class ClassModel(FittedModel):
     known : ClassGroups or None
         What the fit says of rows of new and of known groups; without ``known_rows``, all rows count
         as rows of new groups.
+    trees : TreeShare or None
+        Boosted trees and their share in predictions.
     pruned : Pruned
         The number of vectors that ``prune`` deleted, and the cost.
     relevance : ndarray of shape (d,) or None
@@ -73,6 +76,7 @@ class ClassModel(FittedModel):
     moderate: bool
     ramp: Ramp | None = None
     known: ClassGroups | None = None
+    trees: TreeShare | None = None
 
     @property
     def classes(self) -> tuple[Any, ...]:
@@ -126,9 +130,14 @@ class ClassModel(FittedModel):
     def _ends(self, multiple: float, kind: str, X: Float) -> tuple[Float, Float]:
         f, variance, near = self.moments(X)
         half = multiple * np.sqrt(variance)
-        low = self._of_group(self._logits(f + half, f - half))
-        high = self._of_group(self._logits(f - half, f + half))
-        f = self._of_group(self._logits(f, f))
+        low, high, f = (
+            self._of_group(self._mixed(logits, X))
+            for logits in (
+                self._logits(f + half, f - half),
+                self._logits(f - half, f + half),
+                self._logits(f, f),
+            )
+        )
         if (variance := self._unknown_variances(X)) is not None:
             further = multiple**2 * variance
             low = f - np.sqrt((f - low) ** 2 + further)
@@ -168,7 +177,12 @@ class ClassModel(FittedModel):
         """Return the logits (n, C) as if all levels and groups were known and had no effects, and
         nearness (n,), at raw inputs X (n, d)."""
         f, variance, near = self.moments(X, variance=self.moderate)
-        return self.logits_of(f if variance is None else moderated(f, variance)), near
+        logits = self.logits_of(f if variance is None else moderated(f, variance))
+        return self._mixed(logits, X), near
+
+    def _mixed(self, logits: Float, X: Float) -> Float:
+        """Return logits (n, C) mixed with those of boosted trees at raw inputs X (n, d)."""
+        return logits if self.trees is None else self.trees.mixed(logits, self.trees.trees(X))
 
     def logits_of(self, f: Float) -> Float:
         """Return the logits of moderated linear predictors."""
@@ -176,7 +190,8 @@ class ClassModel(FittedModel):
 
     def probabilities_of(self, f: Float, X: Float) -> Float:
         """Return the probabilities (n, K) of moderated linear predictors at raw inputs X (n, d)."""
-        return LINKS[self.likelihood].probabilities(self._uncertain(self.logits_of(f), X))
+        logits = self._mixed(self.logits_of(f), X)
+        return LINKS[self.likelihood].probabilities(self._uncertain(logits, X))
 
     def _uncertain(self, logits: Float, X: Float) -> Float:
         """Return logits with the effects of their groups, moderated by what is unknown of their

@@ -27,6 +27,7 @@ from partirvm.data.frame_rows import checked_rows
 from partirvm.errors import UsageError
 from partirvm.export.shapley import explain
 from partirvm.kernels.design import MOST_CERTAIN, TEMPER, Design
+from partirvm.kernels.tree_share import TreeShare
 from partirvm.local.known_groups import KnownGroups
 from partirvm.local.metric import Metric
 from partirvm.local.residuals import LocalResiduals
@@ -109,6 +110,8 @@ class Model(FittedModel):
     known : KnownGroups or None
         The groups of the training rows, and the uncertainty for further rows of these groups; all
         other uncertainties are then those of new groups.
+    trees : TreeShare or None
+        Boosted trees and their share in predictions.
     reach : float
         The minimum nearness of the training rows, except for outliers; 0 if variances do not depend
         on nearness.
@@ -141,6 +144,7 @@ class Model(FittedModel):
     prior_variance: float | Float = 0.0
     reach: float = 0.0
     known: KnownGroups | None = None
+    trees: TreeShare | None = None
 
     @classmethod
     def from_fit(cls, design: Design, fit: HyperState, columns: Columns) -> "Model":
@@ -164,12 +168,12 @@ class Model(FittedModel):
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
     def sparse(self) -> "Model":
-        """Return the relevance vector machine alone, without local residuals; its uncertainty is
-        calibrated separately."""
+        """Return the relevance vector machine alone, without local residuals and boosted trees; its
+        uncertainty is calibrated separately."""
         known = None if self.known is None else replace(self.known, residuals=None)
-        if self.residuals is None and known == self.known:
+        if self.residuals is None and known == self.known and self.trees is None:
             return self
-        return replace(self, residuals=None, assessment=None, known=known)
+        return replace(self, residuals=None, assessment=None, known=known, trees=None)
 
     def of_known_groups(self) -> "Model":
         """Return the model for rows of the groups of the training rows, without the effects of
@@ -509,6 +513,8 @@ class Model(FittedModel):
         if self.residuals is not None:
             noisy, mean = (self._corrections(X, noisy=noisy)[1] for noisy in (True, False))
             deviations = np.sqrt(noisy - mean)
+        if self.trees is not None:
+            deviations = np.sqrt(self.trees.variance_factor) * deviations
         return deviations[:, None], np.ones(len(X))
 
     def nearest_rows(self, X: Float, ignored: Float | None = None) -> dict[str, Any]:
@@ -555,6 +561,10 @@ class Model(FittedModel):
         scaling = self.design.scaling
         values = scaling.t_shift[0] + scaling.t_scale[0] * values
         far = near < self.reach
+        if self.trees is not None:
+            alone = self.moments_of_fit(X, variance=False)[0]
+            deviations = np.sqrt(self.trees.variance_factor) * (values - alone[:, None])
+            values = self.moments(X, variance=False)[0][:, None] + deviations
         if far.any():
             model = replace(self.predictive, noise_variance=0.0)
             at_vectors, with_prior = (
@@ -588,8 +598,6 @@ class Model(FittedModel):
         noise = float(self.noise_variance or self.evidence_noise)
         return WIDEST_EFFECT * (float(self.prior_variance) + noise) / noise
 
-    @one_blas_thread()
-    @np.errstate(over="ignore", invalid="ignore")
     def moments(self, X: Float, *, variance: bool = True) -> tuple[Float, Any, Float]:
         """Return the mean, the variance (or None) and the nearness at raw inputs X (n, d), (n,)
         each; for T targets (n, T).
@@ -597,6 +605,19 @@ class Model(FittedModel):
         Mean and variance refer to a new target or, if ``noise_variance`` is 0, to its mean.
         Nearness and errors are as in ``linear_values``.
         """
+        mean, spread, near = self.moments_of_fit(X, variance=variance)
+        if self.trees is not None:
+            scaling = self.design.scaling
+            by_trees = self.trees.outputs(X)
+            by_trees = squeezed(scaling.t_shift) + squeezed(scaling.t_scale) * by_trees
+            mean = self.trees.mixed(mean, by_trees)
+            spread = None if spread is None else self.trees.variance_factor * spread
+        return mean, spread, near
+
+    @one_blas_thread()
+    @np.errstate(over="ignore", invalid="ignore")
+    def moments_of_fit(self, X: Float, *, variance: bool = True) -> tuple[Float, Any, Float]:
+        """Return the values of ``moments`` without boosted trees."""
         scaling = self.design.scaling
         square = squeezed(scaling.t_scale**2)
         root = self.root if variance else None
@@ -643,10 +664,7 @@ class Model(FittedModel):
         missing = self.gaps_to_fill(X)
         rows = np.flatnonzero(missing.any(axis=1))
         if len(rows) and self.n_vectors:
-            filled = (
-                self.design.beside_trees(np.where(missing[rows], vector, X[rows]), X[rows])
-                for vector in self.filling_vectors
-            )
+            filled = (np.where(missing[rows], vector, X[rows]) for vector in self.filling_vectors)
             variance[rows] = np.var(
                 [linear_values(self.design, self.mean, vector)[0] for vector in filled], axis=0
             )

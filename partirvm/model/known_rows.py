@@ -30,8 +30,8 @@ class KnownRows(Model):
     effects: KnownEffects = field(kw_only=True)
     places: Int = field(kw_only=True)
 
-    def moments(self, X: Float, *, variance: bool = True) -> tuple[Float, Any, Float]:
-        mean, spread, near = super().moments(X, variance=variance)
+    def moments_of_fit(self, X: Float, *, variance: bool = True) -> tuple[Float, Any, Float]:
+        mean, spread, near = super().moments_of_fit(X, variance=variance)
         points = self.design.features(X)
         scale = float(self.design.scaling.t_scale[0])
         # the variances of local residuals come from errors after the effects

@@ -145,6 +145,11 @@ def gradients(model: Any, X: Float, *, std: bool) -> tuple[Float, Float]:
         raise UsageError(
             "local residuals have no gradient: fit with residual='none', or take model_.sparse()"
         )
+    if model.trees is not None:
+        raise UsageError(
+            "boosted trees are steps, which have no gradient with respect to the inputs: fit "
+            "without basis='trees', or take model_.sparse()"
+        )
     is_number = [name not in model.columns.categories for name in model.columns.features]
     if np.isnan(X[:, is_number]).any():
         raise DataError("rows with missing numbers have no gradient: fill the values in")

@@ -25,7 +25,7 @@ from partirvm.errors import PartirvmError
 from partirvm.kernels.design import Design
 from partirvm.kernels.jumps import Jumps
 from partirvm.kernels.permission import functions_of
-from partirvm.kernels.trees import LINKS as LINKS_OF_TREES
+from partirvm.kernels.tree_share import TreeShare
 from partirvm.kernels.trees import MOST_LEAVES, MOST_LEVELS, BoostedTrees
 from partirvm.local.cells import NUMBER, Cells, rows_of_cell
 from partirvm.local.known_groups import KnownGroups
@@ -175,9 +175,11 @@ def _require_classes(model: ClassModel) -> None:
     M = model.design.n_columns
     n_roots = model.mean.shape[1] if model.ramp is None else 1
     _require_shape("root", model.root.shape, (n_roots, M, M))
+    n_logits = 1 if model.mean.shape[1] == 1 or (K == 2 and model.ramp is not None) else K
     if model.known is not None:
-        n_logits = 1 if model.mean.shape[1] == 1 or (K == 2 and model.ramp is not None) else K
         _require_class_groups(model.known, n_logits)
+    if model.trees is not None:
+        _require_tree_share(model.trees, 0, n_logits, len(model.columns.features))
 
 
 def _require_class_groups(groups: ClassGroups, n_logits: int) -> None:
@@ -312,13 +314,7 @@ def _require_design(design: Design) -> None:
     _require("active", (np.diff(design.active) > 0).all(), "must be increasing")
     parts = () if design.functions is None else design.functions.parts
     _require("basis", design.group_columns is None, "has columns of groups")
-    _require(
-        "basis", sum(isinstance(part, BoostedTrees) for part, _ in parts) < 2, "has trees twice"
-    )
     for function, size in parts:
-        if isinstance(function, BoostedTrees):
-            _require_trees(function, size, design.centres.shape[1])
-            continue
         if isinstance(function, Jumps):
             _require_jumps(function, size, design.centres.shape[1])
             continue
@@ -332,8 +328,23 @@ def _require_design(design: Design) -> None:
         )
 
 
-def _require_trees(trees: BoostedTrees, size: int, d: int) -> None:
-    """Raise ``ValueError`` unless boosted trees of ``d`` features give ``size`` functions, and
+def _require_tree_share(share: TreeShare, n_targets: int, outputs: int, d: int) -> None:
+    """Raise ``ValueError`` unless boosted trees have a share in predictions.
+
+    Args:
+        share: the trees and their share
+        n_targets: number of targets of a regression, 0 for classes
+        outputs: number of outputs of the trees
+        d: number of features
+    """
+    _require("share of trees", 0.0 <= share.share <= 1.0, "must be from 0 to 1")
+    _require_shape("spreads", np.shape(share.spreads), (n_targets,))
+    _require("spreads", (np.asarray(share.spreads) > 0.0).all(), "must be above 0")
+    _require_trees(share.trees, outputs, d)
+
+
+def _require_trees(trees: BoostedTrees, outputs: int, d: int) -> None:
+    """Raise ``ValueError`` unless boosted trees of ``d`` features give ``outputs`` outputs, and
     their nodes are complete trees in pre-order."""
     m = len(trees.features)
     of_nodes = (trees.thresholds, trees.rights, trees.missing_left, trees.sets)
@@ -342,11 +353,10 @@ def _require_trees(trees: BoostedTrees, size: int, d: int) -> None:
     _require_positions("features of trees", trees.features + 1, d + 1)
     _require_positions("levels of features", trees.counts, MOST_LEVELS + 1)
     _require("levels of features", len(trees.counts) == d, f"are not those of {d} features")
-    _require("trees", trees.link in LINKS_OF_TREES, "have an unknown link")
     _require_positions("roots of trees", trees.roots.ravel(), max(m, 1))
-    is_forest = trees.roots.ndim == 3 and trees.roots.shape[:2] == trees.constants.shape
-    _require("trees", is_forest and len(trees.roots) > 0, "have another number of outputs")
-    _require("trees", trees.size == size, "have another number of functions")
+    is_forest = trees.roots.ndim == 2 and trees.roots.shape[:1] == trees.constants.shape
+    _require("trees", is_forest, "have another number of outputs")
+    _require("trees", len(trees.roots) == outputs, "have another number of outputs")
     _require("levels of trees", trees.levels.ndim == 2, "must be a table")
     _require_positions("sets of trees", trees.sets + 1, len(trees.levels) + 1)
     inner = trees.features >= 0
@@ -405,6 +415,8 @@ def _require_regression(model: Model) -> None:
     if model.residuals is not None:
         _require_shapes_of_residuals(model.residuals, model.design.scaling)
         _require_residuals(model.residuals)
+    if model.trees is not None:
+        _require_tree_share(model.trees, T, T, len(model.columns.features))
     if model.known is not None:
         _require_known_groups(model.known, model)
         _require_regression(model.of_known_groups())

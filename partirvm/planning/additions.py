@@ -6,13 +6,13 @@ from partirvm.options import Request
 from partirvm.planning import memory
 from partirvm.planning.cost import (
     CORRECTED,
-    TREE_VALUES,
     Work,
     comparison_operations,
     tries_residuals,
 )
 from partirvm.planning.machine import Machine
 from partirvm.planning.memory import (
+    FLOAT,
     RESIDUAL_SHARE,
     DataShape,
     residual_bytes,
@@ -25,6 +25,12 @@ from partirvm.types import (
     LEFT_OUT_ROWS,
     TREES_OF_CLASSES,
 )
+
+TREE_ROWS = 200_000
+"""Maximum number of rows from which boosted trees beside a fit learn."""
+
+TREE_COPIES = 4
+"""Number of copies of these rows in memory while the trees learn."""
 
 SKLEARN_TREES = 100
 """Maximum number of boosted trees, per class for classes, that scikit-learn fits by default."""
@@ -106,22 +112,41 @@ def comparison_text(work: Work) -> str | None:
     )
 
 
-def trees_text(shape: tuple[int, ...], n_rows: int, n_bytes: int) -> str:
-    """Describe what boosted trees as basis functions cost.
+def rows_of_trees(shape: DataShape, machine: Machine) -> int:
+    """Return the number of rows from which boosted trees beside a fit learn."""
+    affordable = machine.budget // (TREE_COPIES * FLOAT * (shape.n_features + shape.n_targets))
+    return max(min(shape.n_rows, TREE_ROWS, int(affordable)), 0)
+
+
+def bytes_of_trees(request: Request, shape: DataShape, machine: Machine, rows: int) -> int:
+    """Return the bytes of boosted trees beside a fit, or 0 without them.
 
     Args:
-        shape: numbers of forests, outputs and rounds
-        n_rows: number of rows of the data
-        n_bytes: bytes of the trees and their tables
+        request: the resolved options.
+        shape: the sizes of the data.
+        machine: the processes that run the tasks.
+        rows: the number of rows from which the trees learn.
     """
-    forests, outputs, rounds = shape
-    seconds = n_rows * outputs * rounds / TREE_VALUES
-    per_second = int(TREE_VALUES / max(outputs * rounds, 1))
+    if not rows:
+        return 0
+    outputs = shape.n_targets if shape.n_classes < 3 else shape.n_classes
+    trees = outputs * request.tree_rounds
+    return memory.comparison_bytes(shape, rows, machine.libraries, trees)
+
+
+def trees_text(request: Request, rows: int) -> str | None:
+    """Describe boosted trees beside a fit; None without them.
+
+    Args:
+        request: the resolved options.
+        rows: the number of rows from which the trees learn.
+    """
+    if not rows:
+        return None
     return (
-        f"the boosted trees ({counted(rounds, 'round')} of {counted(outputs, 'tree')} in "
-        f"{counted(forests, 'forest')}) take about {format_bytes(n_bytes)} and "
-        f"{format_duration(seconds)} for the training rows; {per_second:,} predictions per second "
-        "and core"
+        f"at most {counted(request.tree_rounds, 'round')} of boosting on {counted(rows, 'row')}, "
+        "without each of five folds and on all; left-out rows determine the trees' share in the "
+        "predictions"
     )
 
 

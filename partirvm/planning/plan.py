@@ -9,9 +9,12 @@ from partirvm.planning import memory
 from partirvm.planning.additions import (
     bytes_of_comparison,
     bytes_of_residuals,
+    bytes_of_trees,
     comparison_text,
     require_memory_for_residuals,
     residuals_text,
+    rows_of_trees,
+    trees_text,
     will_compare,
     will_try_residuals,
 )
@@ -91,10 +94,11 @@ class Plan:
         residuals: the cost of local residuals, if the fit may use them.
         comparison: the cost of the comparison with boosted trees, if there is one.
         residual_bytes: the bytes of the stage of local residuals.
-        comparison_bytes: the bytes of a comparison with boosted trees, including the one for a
-            model without vectors.
+        comparison_bytes: the bytes of boosted trees beside the fit, and of a comparison with such
+            trees, including the one for a model without vectors.
         grown: the bytes by which the process has grown during kernel learning: libraries, and freed
             small blocks.
+        tree_rows: the number of rows from which boosted trees learn; 0 without trees.
     """
 
     request: Request
@@ -121,6 +125,7 @@ class Plan:
     residual_bytes: int = 0
     comparison_bytes: int = 0
     grown: int = 0
+    tree_rows: int = 0
 
     @property
     def partitions(self) -> int:
@@ -239,6 +244,7 @@ class Plan:
             "kernel": self.learned,
             "neighbours": self.residuals,
             "comparison": self.comparison,
+            "trees": trees_text(self.request, self.tree_rows),
         }
         if self.rho is not None:
             lines["sparseness"] = (
@@ -325,6 +331,7 @@ def make_plan(
     learned: str | None = None,
     learning_seconds: float = 0.0,
     grown: int = 0,
+    has_trees: bool = False,
 ) -> Plan:
     """Compute threads, columns and kept kernel blocks from the memory limit; estimate passes,
     seconds and peak memory.
@@ -347,12 +354,14 @@ def make_plan(
         learned: a description of the learned kernel.
         learning_seconds: the seconds taken by kernel learning and the heuristic.
         grown: the bytes by which the process has grown during kernel learning.
+        has_trees: True for boosted trees beside the fit.
     """
     limits = FitMemory.of(shape, machine, schedule, read, held_out=held_out)
     size = limits.fit_size(request, schedule, shrink=shrink_partition)
     require_memory_for_residuals(request, shape, machine)
     tried = will_try_residuals(request, shape)
-    compared = will_compare(request, shape, machine, learned)
+    compared = not has_trees and will_compare(request, shape, machine, learned)
+    tree_rows = rows_of_trees(shape, machine) if has_trees else 0
     work = Work(shape, read, rates, size.threads * machine.workers, tried, compared, settled)
     rows = joining or shape.n_rows
     costs = schedule.costs(work, size.candidates, request.stop_fraction, request.max_rounds, rows)
@@ -380,8 +389,12 @@ def make_plan(
         residuals=residuals_text(request, work, machine, columns),
         comparison=comparison_text(work),
         residual_bytes=bytes_of_residuals(request, work, machine),
-        comparison_bytes=bytes_of_comparison(request, work, machine),
+        comparison_bytes=max(
+            bytes_of_comparison(request, work, machine),
+            bytes_of_trees(request, shape, machine, tree_rows),
+        ),
         grown=grown,
+        tree_rows=tree_rows,
     )
     return plan.with_kernel_store(columns)
 

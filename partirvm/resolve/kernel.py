@@ -42,11 +42,10 @@ from partirvm.kernels.functions import (
     name_of,
     require_function,
 )
-from partirvm.learning.boosting import unlearned_trees
 from partirvm.options import Request
 from partirvm.options.constraints import Check
 from partirvm.scaling.maps import Scaling
-from partirvm.spec.problem import Likelihood
+from partirvm.spec.problem import NO_TREES
 from partirvm.types import Columns, Float
 
 BY_GAMMA: dict[str, type[Family]] = {**kernels.WITH_GAMMA, "auto": kernels.Gaussian}
@@ -309,9 +308,7 @@ def input_variance(columns: Columns, moments: Moments, scaling: Scaling) -> Floa
     return variance
 
 
-def resolve_basis(
-    request: Request, source: Source, scaling: Scaling, likelihood: Likelihood
-) -> Basis | None:
+def resolve_basis(request: Request, source: Source, scaling: Scaling) -> Basis | None:
     """Construct the basis functions; Python functions are evaluated on the first rows to count
     them.
 
@@ -321,20 +318,26 @@ def resolve_basis(
         request: the options, of which basis is used
         source: the rows
         scaling: the map from the d features to the scaled inputs
-        likelihood: the likelihood of the target
     """
-    if request.basis is None:
-        return None
     points = scaling.inputs(source.tile(0).X[:16])
-    given = request.basis
     parts = list[tuple[Any, int]]()
-    for part in given if isinstance(given, tuple) else (given,):
-        if _is(part, TREES, AUTO):
-            # learned later (``resolve.tree_basis``)
-            trees = unlearned_trees(source.columns, source.n_targets, likelihood)
-            parts.append((trees, trees.size))
-        elif _is(part, LINEAR):
+    for part in basis_parts(request):
+        if _is(part, LINEAR):
             parts.append((part, source.n_features))
-        else:
+        elif not _is(part, TREES, AUTO):
             parts.append((part, evaluated(part, "basis", points).shape[1]))
-    return Basis(tuple(parts))
+    return Basis(tuple(parts)) if parts else None
+
+
+def basis_parts(request: Request) -> tuple[Any, ...]:
+    """Return the parts of ``basis``."""
+    given = request.basis
+    if given is None:
+        return ()
+    return given if isinstance(given, tuple) else (given,)
+
+
+def requested_trees(request: Request) -> str:
+    """Return whether a fit has boosted trees: "none", "auto" or "trees"."""
+    words = [part for part in basis_parts(request) if _is(part, TREES, AUTO)]
+    return words[0] if words else NO_TREES

@@ -322,7 +322,7 @@ def new_problem(data: CheckedData, request: Request, *, held_out: bool) -> Probl
     scaling = _scaling(moments, source.columns, request, likelihood)
     scaling = replace(scaling, weight_unit=source.weight_unit)
     kernel = resolve_kernel(request, moments, source.columns, scaling)
-    functions = resolve_basis(request, source, scaling, likelihood)
+    functions = resolve_basis(request, source, scaling)
     empty = Design(
         kernel,
         scaling,

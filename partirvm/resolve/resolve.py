@@ -7,7 +7,6 @@ limits.
 
 import time
 from dataclasses import dataclass, fields, replace
-from functools import partial
 from timeit import repeat
 from typing import Any
 
@@ -26,14 +25,19 @@ from partirvm.likelihoods.noise_fit import CONSTANT, rows_of_fit
 from partirvm.local.metric import Metric
 from partirvm.options import Request, check
 from partirvm.options.constraints import Check
-from partirvm.planning.additions import trees_text
 from partirvm.planning.cost import Rates, Schedule
 from partirvm.planning.machine import Machine
 from partirvm.planning.memory import RESIDUAL_SHARE, DataShape
 from partirvm.planning.plan import Plan, make_plan
 from partirvm.process import one_blas_thread
 from partirvm.resolve.group_basis import with_group_columns, with_group_effects, with_new_groups
-from partirvm.resolve.kernel import checked_basis, checked_kernel, chooses, learns
+from partirvm.resolve.kernel import (
+    checked_basis,
+    checked_kernel,
+    chooses,
+    learns,
+    requested_trees,
+)
 from partirvm.resolve.new_problem import CheckedData, Interrupted, checked_data, new_problem
 from partirvm.resolve.samples import Samples
 from partirvm.resolve.small_fits import (
@@ -43,8 +47,7 @@ from partirvm.resolve.small_fits import (
     with_learned_kernel,
     with_warped_target,
 )
-from partirvm.resolve.tree_basis import kernel_with_trees
-from partirvm.spec.problem import Likelihood, Options, Problem
+from partirvm.spec.problem import NO_TREES, Likelihood, Options, Problem
 from partirvm.strategies import STRATEGIES
 from partirvm.strategies.fit_rows import GROWING, ROWS_PER_COLUMN, joined, rows_read
 from partirvm.types import Float
@@ -198,10 +201,8 @@ def run_small_fits(samples: Samples, problem: Problem, moments: Moments) -> Smal
     request = samples.request
     source = samples.source
     warped = with_warped_target(samples, problem, float(moments.targets.minimum.min()))
-    learn = partial(kernel_of, moments=moments)
     begun = with_group_effects(samples, warped.problem)
-    learned = kernel_with_trees(samples, begun, learn)
-    kernel = with_group_columns(samples, learned.kernel)
+    kernel = with_group_columns(samples, kernel_of(samples, begun, moments))
     problem = kernel.problem
     schedule = schedule_for(request, problem.n_rows, problem.likelihood, problem.n_outputs)
     if problem.mean_only:
@@ -209,7 +210,7 @@ def run_small_fits(samples: Samples, problem: Problem, moments: Moments) -> Smal
     # learning may have changed the likelihood
     samples = replace(samples, source=kernel.source, shape=_shape(source, problem, request))
     measured = size_of(samples, kernel, schedule)
-    notes = weight_notes(problem) + warped.notes + learned.notes + kernel.notes + measured.notes
+    notes = weight_notes(problem) + warped.notes + kernel.notes + measured.notes
     return SmallFits(kernel, schedule, measured, notes)
 
 
@@ -422,12 +423,6 @@ def _plan(
     read = rows_read(request, shape, shuffled=problem.shuffled)
     rates = calibrate(source, problem)
     schedule = STRATEGIES[request.strategy].schedule
-    functions = problem.empty.functions
-    if functions is not None and functions.trees is not None:
-        trees = functions.trees
-        machine = replace(machine, base=machine.base + trees.nbytes)
-        text = trees_text(trees.roots.shape, source.n_rows, trees.nbytes)
-        how["notes"] = (*how["notes"], text)
     return make_plan(
         shape,
         machine,
@@ -437,6 +432,7 @@ def _plan(
         read,
         held_out=problem.held_out,
         settled=problem.likelihood.has_noise,
+        has_trees=requested_trees(request) != NO_TREES,
         **how,
     )
 
@@ -517,6 +513,8 @@ def _options(plan: Plan, centres: int = 0) -> Options:
     if plan.residuals is None:
         options["residual"] = "none"
     options["noise"] = request.noise if isinstance(request.noise, str) else CONSTANT
+    options["trees"] = requested_trees(request)
+    options["tree_rows"] = plan.tree_rows
     return Options(**options, residual_bytes=plan.machine.limit // RESIDUAL_SHARE)
 
 

@@ -59,6 +59,7 @@ class Record:
         noise_sd: mean standard deviation of local noise
         noise_vectors: number of vectors of the local noise
         residuals: ``ResidualsFitted.facts`` of a last fit
+        trees: ``TreesFitted.facts`` of a last fit
         diagnostics: ``core.diagnostics`` of held-out rows, or of left-out rows of a last fit with
             one numeric target or with local residuals
     """
@@ -94,6 +95,7 @@ class Record:
     noise_sd: float | None = None
     noise_vectors: int | None = None
     residuals: dict[str, Any] | None = None
+    trees: dict[str, Any] | None = None
     diagnostics: list[dict[str, Any]] = field(default_factory=list)
 
 

@@ -169,6 +169,10 @@ class Problem:
         return max(candidates // max(self.n_kernels, 1), 1)
 
 
+NO_TREES = "none"
+"""Value of ``Options.trees`` with which a fit has no boosted trees."""
+
+
 @dataclass(frozen=True)
 class Options:
     """Resolved options of a fit.
@@ -198,6 +202,9 @@ class Options:
         residual_family: kernel family of local residuals
         residual_bytes: maximum bytes of the rows of local residuals
         effort: effort of kernel learning
+        trees: "none" without boosted trees, "auto" if they must be a clear gain, or "trees"
+        tree_rounds: maximum number of rounds of boosting
+        tree_rows: maximum number of rows from which trees learn
     """
 
     partition_size: int
@@ -224,6 +231,9 @@ class Options:
     residual_family: str = "auto"
     residual_bytes: int = 0
     effort: str = "thorough"
+    trees: str = NO_TREES
+    tree_rounds: int = 200
+    tree_rows: int = 200_000
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ answers in the order of the instructions (a statistic for a pass, ``Solved`` for
 """
 
 from collections.abc import Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -19,10 +19,12 @@ from partirvm.core.diagnostics import NumberDiagnostics
 from partirvm.core.group_effects import GroupEffects
 from partirvm.core.groups import GroupedRows
 from partirvm.core.left_out import LeftOut
+from partirvm.core.stacking import LeftOutLogits, LeftOutNumbers
 from partirvm.core.termination import Termination
 from partirvm.core.updates import HyperState
 from partirvm.kernels import Kernel
 from partirvm.kernels.design import Design
+from partirvm.kernels.tree_share import TreeShare
 from partirvm.likelihoods.gaussian import root_mean
 from partirvm.local.known_groups import KnownGroups
 from partirvm.local.residuals import LocalResiduals
@@ -131,7 +133,8 @@ class ResidualsFitted:
     over all targets; 0 if not measured. ``rmse`` (T,) is the corrected RMSE in the model's units;
     it is empty if the residuals are not used or, after a trial, would not be used. ``lacking`` is
     the number of bytes required if the rows fit neither in memory nor in a folder. ``diagnostics``
-    describe the first targets on corrected left-out rows, in the targets' units.
+    describe the first targets on corrected left-out rows, in the targets' units. ``left_out`` are
+    these rows, until boosted trees have been judged.
     """
 
     residuals: LocalResiduals | None = None
@@ -140,6 +143,7 @@ class ResidualsFitted:
     rmse: tuple[float, ...] = ()
     lacking: int = 0
     diagnostics: tuple[NumberDiagnostics, ...] = ()
+    left_out: LeftOutNumbers | None = None
 
     def error(self, scales: Float | float = 1.0) -> float:
         """Return the root mean square over targets of ``rmse`` times ``scales`` (T,); 0 if ``rmse``
@@ -159,9 +163,45 @@ class ResidualsFitted:
 
 
 @dataclass(frozen=True)
+class FitTrees:
+    """Request for boosted trees beside a fit, a ``TreesFitted``.
+
+    ``numbers`` are left-out rows of a regression: the first ones judge the trees, which also
+    predict the others. Classes are judged on rows that are left out for this purpose.
+    """
+
+    problem: Problem
+    options: Options
+    design: Design
+    fit: Fit
+    numbers: tuple[LeftOutNumbers, ...] = ()
+
+
+@dataclass(frozen=True)
+class TreesFitted:
+    """Boosted trees and their share, or the ``reason`` why there are none.
+
+    Attributes:
+        share: the trees and their share, or None
+        predictions: what trees that did not learn from the rows of ``FitTrees.numbers`` predict for
+            them (m, T), for each of these sets of rows
+        logits: for classes, the left-out rows as the mixture predicts them
+        facts: plain JSON for the history
+        diagnostics: of the first targets on left-out rows, as the mixture predicts them
+    """
+
+    share: TreeShare | None = None
+    predictions: tuple[Float, ...] = ()
+    logits: LeftOutLogits | None = None
+    facts: dict[str, Any] = field(default_factory=dict)
+    diagnostics: tuple[NumberDiagnostics, ...] = ()
+
+
+@dataclass(frozen=True)
 class Save:
     """Request to save a history line, to which the driver adds the seconds, and the model if
-    ``model`` is true. ``known`` says how rows of known groups are predicted."""
+    ``model`` is true. ``known`` says how rows of known groups are predicted, and ``trees`` what
+    boosted trees add."""
 
     design: Design
     fit: Fit
@@ -169,6 +209,7 @@ class Save:
     moderate: bool = False
     residuals: LocalResiduals | None = None
     known: KnownGroups | ClassGroups | None = None
+    trees: TreesFitted | None = None
     model: bool = True
 
 
@@ -182,6 +223,7 @@ Instruction: TypeAlias = (
     | LeaveClassGroupsOut
     | FitEffects
     | FitResiduals
+    | FitTrees
     | Save
 )
 T = TypeVar("T")

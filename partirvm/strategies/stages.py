@@ -51,7 +51,9 @@ from partirvm.strategies.instructions import (
     Save,
     Steps,
     Stopped,
+    TreesFitted,
 )
+from partirvm.strategies.tree_stage import request_of, requests_trees, with_share
 from partirvm.types import LEARNING_FEATURES, LEARNING_ROWS, RESIDUAL_ROWS, Columns, Int
 
 INTERMEDIATE = 100.0
@@ -102,7 +104,8 @@ class RoundsState:
     convergence. ``kept`` is the number of vectors before the last candidates joined, ``stayed`` the
     number of these candidates that remain, and ``work`` the number of multiplications in kernel
     learning and all rounds. ``corrected`` is the left-out error after local residuals, measured
-    with ``tested`` vectors. ``class_groups`` is what a last fit of classes says of groups.
+    with ``tested`` vectors. ``class_groups`` is what a last fit of classes says of groups, and
+    ``trees`` what boosted trees add to a last fit.
     """
 
     problem: Problem
@@ -132,6 +135,7 @@ class RoundsState:
     tested: int = 0
     corrected: float = 0.0
     class_groups: ClassGroups | None = None
+    trees: TreesFitted | None = None
 
 
 def first_state(problem: Problem, options: Options, **facts: Any) -> RoundsState:
@@ -191,7 +195,7 @@ def extended(
     # no variable refers to the statistics, which may be as large as the fit, so they are freed
     # before the next instruction
     fit = likelihood.join(problem, fit, kept, added, *((yield passes) if passes else ()), warm=warm)
-    return replace(state, design=design, fit=fit, seen=fit_rows, class_groups=None)
+    return replace(state, design=design, fit=fit, seen=fit_rows, class_groups=None, trees=None)
 
 
 def solved(state: RoundsState, rule: StopRule, *, warm: Any = None) -> Steps[RoundsState]:
@@ -301,25 +305,57 @@ def residuals(state: RoundsState, *, last: bool) -> Steps[list[Any]]:
 
 def settled(state: RoundsState) -> Steps[RoundsState]:
     """Settle the noise of a last fit, leave out groups, if there are any, and then request its
-    local residuals."""
+    local residuals and boosted trees."""
     state, left_out = yield from with_noise(state)
     groups = state.problem.groups
-    if groups is not None and not state.problem.likelihood.has_noise:
-        return (yield from with_class_groups(state, groups))
-    if not left_out:
-        return state
     try:
-        if groups is not None:
-            state, left_out = yield from with_groups_left_out(state, groups, left_out)
-        if state.options.residual == "none":
-            return state
-        effects = getattr(state.fit, "effects", None)
-        request = FitResiduals(state.design, state.fit, left_out, state.options, effects=effects)
-        (local,) = yield (request,)
+        if groups is not None and not state.problem.likelihood.has_noise:
+            state = yield from with_class_groups(state, groups)
+        elif left_out:
+            state, left_out = yield from with_residuals(state, left_out)
+        return (yield from with_trees(state, left_out))
     except Stopped:
         yield from saved(replace(state, scores=None), "early")
         raise
-    return replace(state, local=local)
+
+
+def with_residuals(
+    state: RoundsState, left_out: tuple[LeftOut, ...]
+) -> Steps[tuple[RoundsState, tuple[LeftOut, ...]]]:
+    """Leave out groups, if there are any, and request local residuals.
+
+    Args:
+        state: the settled fit
+        left_out: errors of rows that were left out one by one, for each target
+
+    Returns the fit, and the errors of left-out rows: for groups, those of new groups and those of
+    known ones.
+    """
+    groups = state.problem.groups
+    of_rows = left_out
+    if groups is not None:
+        state, left_out = yield from with_groups_left_out(state, groups, left_out)
+        of_rows = left_out[-1:] if state.problem.n_targets == 1 else left_out
+    if state.options.residual == "none":
+        return state, left_out
+    effects = getattr(state.fit, "effects", None)
+    request = FitResiduals(state.design, state.fit, of_rows, state.options, effects=effects)
+    (local,) = yield (request,)
+    return replace(state, local=local), left_out
+
+
+def with_trees(state: RoundsState, left_out: tuple[LeftOut, ...]) -> Steps[RoundsState]:
+    """Request boosted trees, if the options ask for them.
+
+    Args:
+        state: the settled fit, with local residuals
+        left_out: errors of left-out rows, for each target
+    """
+    request = request_of(state, left_out) if requests_trees(state) else None
+    if request is None:
+        return replace(state, local=replace(state.local, left_out=None))
+    (trees,) = yield (request,)
+    return cast(RoundsState, with_share(state, request, trees))
 
 
 def with_groups_left_out(
@@ -332,7 +368,8 @@ def with_groups_left_out(
         groups: rows that are left out by groups
         rows: errors of rows that were left out one by one, for each target
 
-    Returns the fit, and the errors of rows after the effects of their groups.
+    Returns the fit, and the errors of left-out groups and of rows after the effects of their
+    groups; of several targets, the errors of rows alone.
     """
     problem = state.problem
     if problem.n_targets > 1:
@@ -350,7 +387,7 @@ def with_groups_left_out(
             effects = known.effects
             of_rows = known.left_out
     fit = calibrated_by_groups(state.fit, of_groups, of_rows, effects)
-    return replace(state, fit=fit), (of_rows,)
+    return replace(state, fit=fit), (of_groups, of_rows)
 
 
 def effects_of_columns(design: Design, fit: HyperState, groups: Int) -> KnownEffects | None:
@@ -384,11 +421,7 @@ def effects_of_columns(design: Design, fit: HyperState, groups: Int) -> KnownEff
 def with_class_groups(state: RoundsState, groups: GroupedRows) -> Steps[RoundsState]:
     """Calibrate the probabilities of a last fit for rows of new groups and of known ones."""
     request = LeaveClassGroupsOut(state.problem, state.options, state.design, state.fit, groups)
-    try:
-        (known,) = yield (request,)
-    except Stopped:
-        yield from saved(replace(state, scores=None), "early")
-        raise
+    (known,) = yield (request,)
     return replace(state, class_groups=known)
 
 
@@ -473,6 +506,8 @@ def scored(state: RoundsState) -> Steps[RoundsState]:
         model = replace(model, residuals=state.local.residuals)
     if state.class_groups is not None:
         model = replace(model, known=state.class_groups)
+    if state.trees is not None:
+        model = replace(model, trees=state.trees.share)
     (scores,) = yield (ScorePass.of(model),)
     state, best = replace(state, scores=scores), state.best_round
     if best is None or best.scores is None or scores.loss < best.scores.loss * (1 - BETTER):
@@ -492,6 +527,7 @@ def saved(state: RoundsState, kind: str, end: Termination | None = None) -> Step
             state.options.moderate,
             state.local.residuals if known is None else None,
             known,
+            state.trees,
         ),
     )
     return replace(state, end=state.reason if end is Termination.CONVERGED else end)
@@ -520,6 +556,8 @@ def line_of(state: RoundsState, **facts: Any) -> Record:
     scores = state.scores
     noise = state.design.noise
     diagnostics: Sequence[Any] = state.local.diagnostics or left_out_diagnostics(problem, fit)
+    if state.trees is not None and state.trees.diagnostics:
+        diagnostics = state.trees.diagnostics
     if scores is not None:
         diagnostics = scores.diagnostics
     if facts["kind"] not in ("round", "early", "final"):
@@ -535,6 +573,8 @@ def line_of(state: RoundsState, **facts: Any) -> Record:
         "noise_vectors": None if noise is None else len(noise.weights),
         "diagnostics": [to_json(table) for table in diagnostics],
     }
+    if state.trees is not None:
+        values["trees"] = state.trees.facts
     if state.local != NO_RESIDUALS:
         values["residuals"] = state.local.facts(problem.empty.scaling.t_scale)
     return Record(**{**values, **facts})

@@ -1,0 +1,141 @@
+"""The last stage of a fit with boosted trees: their share in its predictions, and the uncertainty
+of the mixture.
+
+Neither the fit nor the trees have learned from the rows that determine the share; the intervals of
+the mixture are calibrated on the same rows.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from partirvm.core.diagnostics import NO_ENDS, NumberDiagnostics
+from partirvm.core.left_out import Calibration, LeftOut, inside_95, recalibrated
+from partirvm.core.scores import MOST_TARGETS
+from partirvm.core.stacking import LeftOutNumbers
+from partirvm.spec.problem import NO_TREES, Problem
+from partirvm.strategies.instructions import FitTrees, TreesFitted
+from partirvm.types import Float
+
+
+def requests_trees(state: Any) -> bool:
+    """Return True if boosted trees are to be learned for a fit, which is a last one to all rows."""
+    return bool(state.options.trees != NO_TREES and state.options.last_rows == "full")
+
+
+def request_of(state: Any, left_out: Sequence[LeftOut]) -> FitTrees | None:
+    """Return the request for boosted trees; None without left-out rows of numbers.
+
+    Args:
+        state: the settled state, with local residuals
+        left_out: errors of left-out rows of the fit alone, for each target: of left-out groups, if
+            there are any, and then of rows of known groups
+    """
+    problem = state.problem
+    if problem.n_classes:
+        return FitTrees(problem, state.options, state.design, state.fit)
+    numbers = tuple(of_rows for of_rows in _numbers(state, left_out) if of_rows is not None)
+    if not numbers:
+        return None
+    return FitTrees(problem, state.options, state.design, state.fit, numbers)
+
+
+def _numbers(state: Any, left_out: Sequence[LeftOut]) -> list[LeftOutNumbers | None]:
+    """Return the left-out rows of a regression, for new groups and for known ones."""
+    fit = state.fit
+    corrected = state.local.left_out
+    if state.problem.groups is None:
+        return [corrected or left_out_numbers([fit.calibration], left_out)]
+    of_groups, of_rows = left_out
+    return [
+        left_out_numbers([fit.calibration], [of_groups]),
+        corrected or left_out_numbers([fit.of_known_groups], [of_rows]),
+    ]
+
+
+def left_out_numbers(
+    calibrations: Sequence[Calibration | None], left_out: Sequence[LeftOut]
+) -> LeftOutNumbers | None:
+    """Return what a fit predicts for left-out rows; None if it is not calibrated.
+
+    Args:
+        calibrations: the calibration of each target
+        left_out: the rows, for each target
+    """
+    if not left_out or any(calibration is None for calibration in calibrations):
+        return None
+    errors = []
+    deviations = []
+    weights = left_out[0].targets[:, 1]
+    for calibration, of_target in zip(calibrations, left_out, strict=False):
+        assert calibration is not None
+        of_rows, variances = of_target.expected()
+        errors.append(of_rows / np.sqrt(weights))
+        deviations.append(np.sqrt((variances + calibration.noise_variance) / weights))
+    return LeftOutNumbers(
+        rows=left_out[0].rows,
+        targets=np.column_stack([of_target.targets[:, 0] for of_target in left_out]),
+        errors=np.column_stack(errors),
+        deviations=np.column_stack(deviations),
+        weights=weights,
+        groups=left_out[0].groups,
+    )
+
+
+def with_share(state: Any, request: FitTrees, trees: TreesFitted) -> Any:
+    """Return a state with boosted trees, whose uncertainty is that of the mixture.
+
+    Args:
+        state: the settled state
+        request: the request for the trees
+        trees: the answer
+    """
+    state = replace(state, trees=trees, local=replace(state.local, left_out=None))
+    if trees.share is None or not request.numbers:
+        return state
+    share = trees.share
+    mixed = [
+        numbers.mixed(predictions, share.share).scaled(share.spreads)
+        for numbers, predictions in zip(request.numbers, trees.predictions, strict=True)
+    ]
+    diagnostics = tuple(
+        _diagnostics(state.problem, mixed[0], target)
+        for target in range(min(mixed[0].errors.shape[1], MOST_TARGETS))
+    )
+    state = replace(state, trees=replace(trees, diagnostics=diagnostics))
+    if state.problem.groups is not None:
+        of_groups = recalibrated(state.fit.calibration, *_standardised(mixed[0], 0), grouped=True)
+        state = replace(state, fit=replace(state.fit, calibration=of_groups))
+    of_rows = mixed[-1]
+    residuals = state.local.residuals
+    if residuals is not None:
+        calibrations = tuple(
+            recalibrated(calibration, *_standardised(of_rows, target))
+            for target, calibration in enumerate(residuals.calibrations)
+        )
+        residuals = replace(residuals, calibrations=calibrations)
+        return replace(state, local=replace(state.local, residuals=residuals))
+    name = "calibration" if state.problem.groups is None else "of_known_groups"
+    calibration = recalibrated(getattr(state.fit, name), *_standardised(of_rows, 0))
+    return replace(state, fit=replace(state.fit, **{name: calibration}))
+
+
+def _standardised(numbers: LeftOutNumbers, target: int) -> tuple[Float, Float]:
+    """Return the errors of a target in units of their standard deviations (m,), and these
+    deviations for rows of weight 1 (m,)."""
+    deviations = numbers.deviations[:, target]
+    return numbers.errors[:, target] / deviations, deviations * np.sqrt(numbers.weights)
+
+
+def _diagnostics(problem: Problem, numbers: LeftOutNumbers, target: int) -> NumberDiagnostics:
+    """Return the diagnostics of left-out rows in a target's units, without coverage: these rows
+    calibrate the intervals."""
+    scaling = problem.empty.scaling
+    t = numbers.targets[:, target]
+    errors = numbers.errors[:, target]
+    deviations = numbers.deviations[:, target]
+    diagnostics = NumberDiagnostics.of(t, t - errors, deviations, numbers.rows, NO_ENDS)
+    diagnostics = replace(diagnostics, inside=inside_95(np.abs(errors) / deviations))
+    return diagnostics.scaled(scaling.t_shift[target], scaling.t_scale[target], scaling.target)
