@@ -1,15 +1,15 @@
 """The share of a second predictor in predictions, from rows that both were left out of.
 
-For numbers, the errors e of a fit and g of the second predictor give the errors (1 − w)·e + w·g.
-Their weighted mean square has its minimum at
+With the prediction f of a fit and that h of the second predictor, f + w·(h − f) predicts a number.
+The share w is constant or, where local residuals give each row its own standard deviation s, it is
+w = s/(s + τ): the fit keeps its predictions where it is certain. The share minimises the mean
+squared error. The variance of the mixture is c(1 − w)s², as if h were a further measurement, with
+the c of the highest log density. (With w = s²/(s² + τ²), which were right for independent errors
+and exact variances, left-out and new rows have larger errors.) For classes, the constant share of
+the logits with the lowest log loss is one of ``SHARES``.
 
-    w = Σ u e(e − g) / Σ u (e − g)²,
-
-clipped to 0 … 1. The predicted variances of the fit are multiplied by the factor with the highest
-log density. For classes, the share with the lowest log loss is one of ``SHARES``.
-
-The share counts as a gain if the loss falls by ``LEAST_GAIN`` and by ``SURE`` standard errors, and
-if the log density does not fall.
+A share pays if the loss falls by ``LEAST_GAIN`` and by ``SURE`` standard errors; for numbers, a
+fall of the root mean squared error by a tenth may cost a tenth of a nat.
 """
 
 from dataclasses import dataclass, replace
@@ -19,7 +19,7 @@ import numpy as np
 
 from partirvm.core.groups import standard_error
 from partirvm.core.link import LINKS
-from partirvm.types import Float, Int
+from partirvm.types import DeclaredState, Float, Int, squeezed
 
 LEAST_GAIN = 0.01
 """Minimum decrease of the mean squared error or log loss, relative to the fit alone."""
@@ -30,8 +30,40 @@ SURE = 2.0
 SHARES = np.linspace(0.0, 1.0, 21)
 """Shares that are tried for classes."""
 
+MOST_SHARE = 0.99
+"""Maximum constant share for numbers: at 1, nothing is left of the fit's variance."""
+
+MULTIPLES = np.concatenate([[np.inf], np.geomspace(100.0, 0.01, 41)])
+"""Values of τ that are tried, in medians of the standard deviations."""
+
 FEWEST = 40
 """Minimum number of left-out rows."""
+
+
+@dataclass(frozen=True, eq=False)
+class Share(DeclaredState):
+    """The share of a second predictor.
+
+    Attributes:
+        constant: the share, if it is the same for all rows
+        halves: standard deviations τ (T,) of the fit, in the model's units, at which the share is
+            ½; empty for a constant share
+    """
+
+    constant: float
+    halves: Float
+
+    @property
+    def varies(self) -> bool:
+        """True if the share depends on the standard deviation of the fit."""
+        return len(self.halves) > 0
+
+    def at(self, deviations: Float | None) -> Float | float:
+        """Return the shares, (n, T) or a number, at standard deviations of the fit in the model's
+        units, (n, T) or, for one target, (n,)."""
+        if not self.varies or deviations is None:
+            return self.constant
+        return np.asarray(deviations / (deviations + squeezed(self.halves)))
 
 
 @dataclass(frozen=True)
@@ -39,14 +71,16 @@ class Mixture:
     """A share and what it does to the losses of left-out rows.
 
     Attributes:
-        share: the share w of the second predictor
+        share: how the share is determined
+        mean_share: mean share of the rows
         loss: mean loss of the fit alone
         gains: decrease of each row's loss (m,)
         nats: rise of the mean log density
         groups: groups of the rows (m,), or None
     """
 
-    share: float
+    share: "Share"
+    mean_share: float
     loss: float
     gains: Float
     nats: float
@@ -62,7 +96,8 @@ class Mixture:
         """True if the share is a clear gain."""
         error = standard_error(self.gains, self.groups)
         least = max(LEAST_GAIN * self.loss, SURE * error)
-        return self.share > 0.0 and bool(self.gains.mean() >= least) and self.nats >= 0.0
+        is_lower = self.mean_share > 0.0 and bool(self.gains.mean() >= least)
+        return is_lower and self.nats >= -0.5 * self.gain
 
     @property
     def may_pay(self) -> bool:
@@ -82,6 +117,7 @@ class LeftOutNumbers:
         deviations: predicted standard deviations (m, T)
         weights: row weights (m,), divided by the noise factor if noise is local
         groups: groups of the rows (m,), or None
+        varies: True if the standard deviations are those of local residuals
     """
 
     rows: Int
@@ -90,6 +126,7 @@ class LeftOutNumbers:
     deviations: Float
     weights: Float
     groups: Int | None = None
+    varies: bool = False
 
     def take(self, places: Int) -> Self:
         """Return the rows at these positions."""
@@ -105,26 +142,44 @@ class LeftOutNumbers:
 
     def mixture(self, predictions: Float) -> Mixture:
         """Return the best share of a second predictor with these ``predictions`` (m, T)."""
+        share = self._best_share(predictions)
+        mixed = self.mixed(predictions, share)
+        losses = self._losses()
+        return Mixture(
+            share=share,
+            mean_share=float(np.mean(share.at(self.deviations))),
+            loss=float(losses.mean()),
+            gains=losses - mixed._losses(),
+            nats=float(np.sum(self._log_scales() - mixed._log_scales())),
+            groups=self.groups,
+        )
+
+    def _best_share(self, predictions: Float) -> Share:
+        """Return the share with the lowest mean squared error."""
+        if self.varies:
+            halves = np.median(self.deviations, axis=0)
+            shares = [Share(0.0, multiple * halves) for multiple in MULTIPLES.tolist()]
+            losses = [self.mixed(predictions, share)._losses().mean() for share in shares]
+            return shares[int(np.argmin(losses))]
         difference = predictions - (self.targets - self.errors)
         weights = self.weights[:, None]
         square = float(np.sum(weights * difference**2))
         product = float(np.sum(weights * self.errors * difference))
-        share = float(np.clip(product / square, 0.0, 1.0)) if square > 0.0 else 0.0
-        mixed = self.mixed(predictions, share)
-        losses = (weights * self.errors**2).sum(axis=1)
-        gains = losses - (weights * mixed.errors**2).sum(axis=1)
-        nats = float(np.sum(self._log_scales() - mixed._log_scales()))
-        return Mixture(share, float(losses.mean()), gains, nats, self.groups)
+        best = float(np.clip(product / square, 0.0, MOST_SHARE)) if square > 0.0 else 0.0
+        return Share(best, np.zeros(0))
 
-    def mixed(self, predictions: Float, share: float) -> Self:
-        """Return the rows as a mixture predicts them, with the standard deviations of the fit.
+    def mixed(self, predictions: Float, share: Share) -> Self:
+        """Return the rows as a mixture predicts them, up to a factor of the variances.
 
         Args:
             predictions: of the second predictor (m, T)
             share: its share
         """
+        shares = share.at(self.deviations)
         return replace(
-            self, errors=self.errors + share * (self.targets - predictions - self.errors)
+            self,
+            errors=self.errors + shares * (self.targets - predictions - self.errors),
+            deviations=self.deviations * np.sqrt(1.0 - shares),
         )
 
     def scaled(self, spreads: Float) -> Self:
@@ -135,6 +190,10 @@ class LeftOutNumbers:
         """Return the factors (T,) of the variances with the highest log density."""
         squares = (self.errors / self.deviations) ** 2
         return np.asarray(np.maximum(squares.mean(axis=0), np.finfo(float).tiny))
+
+    def _losses(self) -> Float:
+        """Return the weighted squared errors (m,)."""
+        return np.asarray(self.weights * (self.errors**2).sum(axis=1))
 
     def _log_scales(self) -> Float:
         """Return minus the mean log density (T,) at the best factor, up to a constant."""
@@ -174,20 +233,28 @@ class LeftOutLogits:
 
     def mixture(self, predictions: Float) -> Mixture:
         """Return the best share of a second predictor with these logits ``predictions`` (m, C)."""
-        losses = [self.mixed(predictions, share)._losses() for share in SHARES.tolist()]
+        shares = [Share(share, np.zeros(0)) for share in SHARES.tolist()]
+        losses = [self.mixed(predictions, share)._losses() for share in shares]
         best = int(np.argmin([of_rows.mean() for of_rows in losses]))
         gains = losses[0] - losses[best]
-        nats = float(gains.mean())
-        return Mixture(float(SHARES[best]), float(losses[0].mean()), gains, nats, self.groups)
+        return Mixture(
+            share=shares[best],
+            mean_share=shares[best].constant,
+            loss=float(losses[0].mean()),
+            gains=gains,
+            nats=float(gains.mean()),
+            groups=self.groups,
+        )
 
-    def mixed(self, predictions: Float, share: float) -> Self:
+    def mixed(self, predictions: Float, share: Share) -> Self:
         """Return the rows as a mixture predicts them.
 
         Args:
             predictions: logits of the second predictor (m, C)
             share: its share
         """
-        return replace(self, logits=self.logits + share * (predictions - self.logits))
+        moved = share.constant * (predictions - self.logits)
+        return replace(self, logits=self.logits + moved)
 
     def spreads(self) -> Float:
         """Return no factors: classes have no variances."""

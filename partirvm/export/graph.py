@@ -39,6 +39,7 @@ from partirvm.export.forests import values_of_jumps, values_of_trees
 from partirvm.kernels.design import MOST_CERTAIN, TEMPER, Design
 from partirvm.kernels.functions import LINEAR, Basis
 from partirvm.kernels.jumps import Jumps
+from partirvm.local.tree_share import mixed
 from partirvm.quoting import printable
 from partirvm.scaling.levels import known_levels
 from partirvm.scaling.maps import SWEEPS, FeatureMap, Scaling
@@ -283,12 +284,12 @@ def _of_numbers(graph: Graph, model: Any, level: float, wanted: Sequence[str]) -
     mean = _linear(graph, model, phi, weights, scaling.t_shift)
     if model.trees is not None:
         by_trees = values_of_trees(graph, model.trees.trees) * scaling.t_scale + scaling.t_shift
-        mean = model.trees.mixed(mean, by_trees)
+        mean = mixed(mean, by_trees, model.trees.share.constant)
     if wanted == ("mean",) and target.kind == "none":
         return {"mean": mean}
     variance = _variance(graph, model.predictive, phi, inputs)
     if model.trees is not None:
-        variance = variance * model.trees.spreads
+        variance = variance * ((1.0 - model.trees.share.constant) * model.trees.spreads)
     deviation = np.sqrt(variance)
     ends = _multiples(graph, deviation, model.multiples([level]))
     lower, upper = (target.back(mean + end * deviation) for end in ends)
@@ -395,7 +396,7 @@ def _of_classes(graph: Graph, model: Any) -> dict[str, Any]:
         by_trees = values_of_trees(graph, model.trees.trees)
         if by_trees.width < f.width:  # two logits, of whose difference ``ClassModel`` predicts
             f = f.take([1]) - f.take([0])
-        f = model.trees.mixed(f, by_trees)
+        f = mixed(f, by_trees, model.trees.share.constant)
     f = _of_unknown_levels_and_groups(graph, model, f)
     if f.width == 1:
         p = graph("Sigmoid", f)

@@ -365,6 +365,7 @@ def _left_out(
         deviations=np.sqrt(variances),
         weights=first.targets[judges, 1],
         groups=None if first.groups is None else first.groups[judges],
+        varies=True,
     )
 
 

@@ -15,7 +15,6 @@ from partirvm.core.stacking import FEWEST, LeftOutLogits, LeftOutNumbers, Mixtur
 from partirvm.data.folds import unfolded_source
 from partirvm.fit.comparison import ComparedRows, left_out_predictors
 from partirvm.fit.residual_rows import ResidualReader
-from partirvm.kernels.tree_share import TreeShare
 from partirvm.kernels.trees import BoostedTrees
 from partirvm.learning.boosting import (
     LEAST_ROWS,
@@ -25,6 +24,7 @@ from partirvm.learning.boosting import (
     tree_options,
 )
 from partirvm.learning.sample import gathered
+from partirvm.local.tree_share import TreeShare
 from partirvm.process import one_blas_thread
 from partirvm.strategies.instructions import FitTrees, TreesFitted
 from partirvm.types import Float, Int
@@ -117,7 +117,7 @@ def fit_trees(request: FitTrees, reader: ResidualReader) -> TreesFitted:
     assert trees is not None
     mixed = left_out.mixed(judged[0].predictions, mixture.share)
     facts = {
-        "share": mixture.share,
+        "share": mixture.mean_share,
         "gain": mixture.gain,
         "judged_rows": len(left_out.rows),
         "rows": len(taught.X),
@@ -160,7 +160,7 @@ def judged_mixture(
         mixture = left_out.take(known).mixture(judged[0].predictions[known])
         if is_auto and not mixture.may_pay:
             return None
-    return mixture if mixture.share > 0.0 and (mixture.pays or not is_auto) else None
+    return mixture if mixture.mean_share > 0.0 and (mixture.pays or not is_auto) else None
 
 
 def without_trees(reason: str) -> TreesFitted:

@@ -29,7 +29,10 @@ LEAST_ROWS = 50
 """Minimum number of rows: with fewer, a tree of scikit-learn hardly splits."""
 
 RATE = 10.0
-"""Learning rate times the number of rounds; the rate is at most ``MOST_RATE``."""
+"""Learning rate times the number of rounds, for few rounds; the rate is between ``LEAST_RATE`` and
+``MOST_RATE``."""
+
+LEAST_RATE = 0.05
 
 MOST_RATE = 0.3
 
@@ -43,8 +46,9 @@ LEAF_ROWS = 10
 CHUNK = 10
 """Number of rounds between two comparisons with left-out rows."""
 
-PATIENCE = 20
-"""Number of rounds without a lower loss after which boosting ends."""
+PATIENCE = 50
+"""Number of rounds without a lower loss after which boosting ends. With 20, it ends after a third
+of the best number of rounds where few large errors decide (census)."""
 
 ABSENT = -12.0
 """Logit of a class that is absent from the rows from which a forest learns."""
@@ -104,7 +108,7 @@ def tree_options(rows: TaughtRows, rounds: int, seed: int) -> dict[str, Any]:
     categorical = np.flatnonzero(rows.counts)
     return {
         "max_iter": rounds,
-        "learning_rate": min(RATE / rounds, MOST_RATE),
+        "learning_rate": min(max(RATE / rounds, LEAST_RATE), MOST_RATE),
         "max_leaf_nodes": MOST_LEAVES,
         "max_features": TRIED_FEATURES,
         "min_samples_leaf": LEAF_ROWS,

@@ -20,7 +20,7 @@ from partirvm.core.ramp import Ramp
 from partirvm.data.frame_rows import checked_rows
 from partirvm.data.labels import label_array
 from partirvm.errors import UsageError
-from partirvm.kernels.tree_share import TreeShare
+from partirvm.local.tree_share import TreeShare, mixed
 from partirvm.model.base import FittedModel, OfRows, linear_values
 from partirvm.process import one_blas_thread
 from partirvm.types import Float
@@ -182,7 +182,9 @@ class ClassModel(FittedModel):
 
     def _mixed(self, logits: Float, X: Float) -> Float:
         """Return logits (n, C) mixed with those of boosted trees at raw inputs X (n, d)."""
-        return logits if self.trees is None else self.trees.mixed(logits, self.trees.trees(X))
+        if self.trees is None:
+            return logits
+        return np.asarray(mixed(logits, self.trees.trees(X), self.trees.share.constant))
 
     def logits_of(self, f: Float) -> Float:
         """Return the logits of moderated linear predictors."""

@@ -14,7 +14,7 @@ the targets minus the noise variance, and σ² is 0 for the mean.
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -27,10 +27,10 @@ from partirvm.data.frame_rows import checked_rows
 from partirvm.errors import UsageError
 from partirvm.export.shapley import explain
 from partirvm.kernels.design import MOST_CERTAIN, TEMPER, Design
-from partirvm.kernels.tree_share import TreeShare
 from partirvm.local.known_groups import KnownGroups
 from partirvm.local.metric import Metric
 from partirvm.local.residuals import LocalResiduals
+from partirvm.local.tree_share import TreeShare, mixed
 from partirvm.model.base import (
     FAR,
     FittedModel,
@@ -61,6 +61,23 @@ which may be orders of magnitude below the final one if the targets have no nois
 
 FILLINGS = 16
 """Maximum number of relevance vectors whose values replace a missing one."""
+
+
+class MomentsOfFit(NamedTuple):
+    """What a fit predicts without boosted trees, (n,) each or, for T targets, (n, T).
+
+    Attributes:
+        mean: the mean
+        variance: the variance, or None
+        nearness: the nearness (n,)
+        deviations: standard deviations of local residuals, which determine the share of boosted
+            trees, or None
+    """
+
+    mean: Float
+    variance: Any
+    nearness: Float
+    deviations: Float | None
 
 
 @dataclass(frozen=True, repr=False)
@@ -514,7 +531,9 @@ class Model(FittedModel):
             noisy, mean = (self._corrections(X, noisy=noisy)[1] for noisy in (True, False))
             deviations = np.sqrt(noisy - mean)
         if self.trees is not None:
-            deviations = np.sqrt(self.trees.variance_factor) * deviations
+            local = None if self.residuals is None else np.sqrt(noisy)
+            share = self.trees.share.at(local)
+            deviations = deviations * np.sqrt(self.trees.spreads[0] * (1.0 - share))
         return deviations[:, None], np.ones(len(X))
 
     def nearest_rows(self, X: Float, ignored: Float | None = None) -> dict[str, Any]:
@@ -562,8 +581,9 @@ class Model(FittedModel):
         values = scaling.t_shift[0] + scaling.t_scale[0] * values
         far = near < self.reach
         if self.trees is not None:
-            alone = self.moments_of_fit(X, variance=False)[0]
-            deviations = np.sqrt(self.trees.variance_factor) * (values - alone[:, None])
+            alone = self.moments_of_fit(X, variance=False).mean
+            factor = self.trees.spreads[0] * (1.0 - self.trees.share.constant)
+            deviations = np.sqrt(factor) * (values - alone[:, None])
             values = self.moments(X, variance=False)[0][:, None] + deviations
         if far.any():
             model = replace(self.predictive, noise_variance=0.0)
@@ -605,36 +625,44 @@ class Model(FittedModel):
         Mean and variance refer to a new target or, if ``noise_variance`` is 0, to its mean.
         Nearness and errors are as in ``linear_values``.
         """
-        mean, spread, near = self.moments_of_fit(X, variance=variance)
-        if self.trees is not None:
-            scaling = self.design.scaling
-            by_trees = self.trees.outputs(X)
-            by_trees = squeezed(scaling.t_shift) + squeezed(scaling.t_scale) * by_trees
-            mean = self.trees.mixed(mean, by_trees)
-            spread = None if spread is None else self.trees.variance_factor * spread
-        return mean, spread, near
+        alone = self.moments_of_fit(X, variance=variance)
+        if self.trees is None:
+            return alone.mean, alone.variance, alone.nearness
+        scaling = self.design.scaling
+        scale = squeezed(scaling.t_scale)
+        by_trees = squeezed(scaling.t_shift) + scale * self.trees.outputs(X)
+        deviations = None if alone.deviations is None else alone.deviations / scale
+        share = self.trees.share.at(deviations)
+        mean = mixed(alone.mean, by_trees, share)
+        spread = None
+        if alone.variance is not None:
+            spread = squeezed(self.trees.spreads) * (1.0 - share) * alone.variance
+        return mean, spread, alone.nearness
 
     @one_blas_thread()
     @np.errstate(over="ignore", invalid="ignore")
-    def moments_of_fit(self, X: Float, *, variance: bool = True) -> tuple[Float, Any, Float]:
-        """Return the values of ``moments`` without boosted trees."""
+    def moments_of_fit(self, X: Float, *, variance: bool = True) -> "MomentsOfFit":
+        """Return the moments without boosted trees."""
         scaling = self.design.scaling
         square = squeezed(scaling.t_scale**2)
         root = self.root if variance else None
         mean, spread, near = linear_values(self.design, self.mean, X, root, self.added)
         mean = squeezed(scaling.t_shift) + squeezed(scaling.t_scale) * mean
+        deviations = None
         if spread is not None:
             spread = square * spread + self.noise_at(X)
         if self.residuals is not None:
-            correction, local_variance = self._corrections(
-                X, noisy=bool(np.any(self.noise_variance))
-            )
+            is_noisy = bool(np.any(self.noise_variance))
+            correction, local_variance = self._corrections(X, noisy=is_noisy)
             mean += correction
             spread = local_variance if variance else None
+            if self.trees is not None:
+                noisy = local_variance if is_noisy else self._corrections(X, noisy=True)[1]
+                deviations = np.sqrt(noisy)
         if spread is not None:
             spread = self.with_prior(spread + self._of_gaps(X) * square + self._of_levels(X), near)
         self._require_finite(X, mean, spread)
-        return mean, spread, near
+        return MomentsOfFit(mean, spread, near, deviations)
 
     def prior_share(self, near: Float) -> Float:
         """Return the fraction (n,) of the variance that comes from the prior at this nearness (n,):

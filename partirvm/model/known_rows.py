@@ -13,7 +13,7 @@ from partirvm.local.known_effects import KnownEffects
 from partirvm.local.known_groups import KnownGroups
 from partirvm.model.base import OfRows
 from partirvm.model.classifier import ClassModel
-from partirvm.model.fitted import Model
+from partirvm.model.fitted import Model, MomentsOfFit
 from partirvm.types import Float, Int
 
 
@@ -30,14 +30,16 @@ class KnownRows(Model):
     effects: KnownEffects = field(kw_only=True)
     places: Int = field(kw_only=True)
 
-    def moments_of_fit(self, X: Float, *, variance: bool = True) -> tuple[Float, Any, Float]:
-        mean, spread, near = super().moments_of_fit(X, variance=variance)
+    def moments_of_fit(self, X: Float, *, variance: bool = True) -> MomentsOfFit:
+        alone = super().moments_of_fit(X, variance=variance)
+        spread = alone.variance
         points = self.design.features(X)
         scale = float(self.design.scaling.t_scale[0])
         # the variances of local residuals come from errors after the effects
         if spread is not None and self.residuals is None:
             spread = spread + scale**2 * self.effects.variances_at(points, self.places)
-        return mean + scale * self.effects.means_at(points, self.places), spread, near
+        mean = alone.mean + scale * self.effects.means_at(points, self.places)
+        return alone._replace(mean=mean, variance=spread)
 
     def added(self, X: Float, rows: slice) -> Float | None:
         return self.effects.moves_at(self.design.features(X), self.places[rows])

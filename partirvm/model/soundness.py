@@ -25,12 +25,12 @@ from partirvm.errors import PartirvmError
 from partirvm.kernels.design import Design
 from partirvm.kernels.jumps import Jumps
 from partirvm.kernels.permission import functions_of
-from partirvm.kernels.tree_share import TreeShare
 from partirvm.kernels.trees import MOST_LEAVES, MOST_LEVELS, BoostedTrees
 from partirvm.local.cells import NUMBER, Cells, rows_of_cell
 from partirvm.local.known_groups import KnownGroups
 from partirvm.local.kriging import CORRELATIONS
 from partirvm.local.residuals import LocalResiduals
+from partirvm.local.tree_share import TreeShare
 from partirvm.model.base import FittedModel
 from partirvm.model.classifier import ClassModel
 from partirvm.model.fitted import Model
@@ -337,7 +337,10 @@ def _require_tree_share(share: TreeShare, n_targets: int, outputs: int, d: int) 
         outputs: number of outputs of the trees
         d: number of features
     """
-    _require("share of trees", 0.0 <= share.share <= 1.0, "must be from 0 to 1")
+    _require("share of trees", 0.0 <= share.share.constant <= 1.0, "must be from 0 to 1")
+    halves = np.asarray(share.share.halves)
+    _require("halves", halves.shape in ((0,), (n_targets,)), "have another number of targets")
+    _require("halves", (halves > 0.0).all(), "must be above 0")
     _require_shape("spreads", np.shape(share.spreads), (n_targets,))
     _require("spreads", (np.asarray(share.spreads) > 0.0).all(), "must be above 0")
     _require_trees(share.trees, outputs, d)

@@ -218,7 +218,7 @@ class Request:
     classify: bool | None = everyday(None, Check("switch", optional=True))
     standardize: bool = everyday(True, SWITCH)
     basis: Any = of_kernel(None)
-    tree_rounds: int = of_kernel(200, Check("whole", least=1))
+    tree_rounds: int = of_kernel(400, Check("whole", least=1))
     fit_intercept: bool = of_kernel(True, SWITCH, flag_name="intercept")
     gamma_multiples: tuple[float, ...] = of_kernel(
         (1.0,), Check("numbers", above=0.0), metavar="F,G,.."

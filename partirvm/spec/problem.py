@@ -232,7 +232,7 @@ class Options:
     residual_bytes: int = 0
     effort: str = "thorough"
     trees: str = NO_TREES
-    tree_rounds: int = 200
+    tree_rounds: int = 400
     tree_rows: int = 200_000
 
 

@@ -24,10 +24,10 @@ from partirvm.core.termination import Termination
 from partirvm.core.updates import HyperState
 from partirvm.kernels import Kernel
 from partirvm.kernels.design import Design
-from partirvm.kernels.tree_share import TreeShare
 from partirvm.likelihoods.gaussian import root_mean
 from partirvm.local.known_groups import KnownGroups
 from partirvm.local.residuals import LocalResiduals
+from partirvm.local.tree_share import TreeShare
 from partirvm.spec.entries import Record
 from partirvm.spec.panel_pass import Pass
 from partirvm.spec.problem import DenseFit, Fit, Options, PassFit, Problem

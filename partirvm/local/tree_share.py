@@ -15,8 +15,7 @@ local residuals find nothing: a power plant .223 with such a column, .193 with a
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
+from partirvm.core.stacking import Share
 from partirvm.kernels.trees import BoostedTrees
 from partirvm.types import DeclaredState, Float
 
@@ -27,17 +26,13 @@ class TreeShare(DeclaredState):
 
     Attributes:
         trees: the trees, whose outputs are scaled targets or logits
-        share: the share w, between 0 and 1
-        spreads: variances of numbers ÷ those of the fit (T,); empty for classes
+        share: their share w
+        spreads: variances of numbers ÷ (1 − w) ÷ those of the fit (T,); empty for classes
     """
 
     trees: BoostedTrees
-    share: float
+    share: Share
     spreads: Float
-
-    def mixed(self, predictions: Any, by_trees: Any) -> Any:
-        """Return the weighted mean of predictions of the fit and of the trees, (n, …) both."""
-        return predictions + self.share * (by_trees - predictions)
 
     def outputs(self, X: Float) -> Float:
         """Return the outputs of the trees, (n, C), or (n,) for one output, at raw inputs X
@@ -45,7 +40,7 @@ class TreeShare(DeclaredState):
         values = self.trees(X)
         return values[:, 0] if values.shape[1] == 1 else values
 
-    @property
-    def variance_factor(self) -> Float | float:
-        """Factor of the variances of numbers, (T,), or a number for one target."""
-        return float(self.spreads[0]) if len(self.spreads) == 1 else np.asarray(self.spreads)
+
+def mixed(predictions: Any, by_trees: Any, share: Any) -> Any:
+    """Return the weighted mean of predictions of the fit and of the trees, (n, …) both."""
+    return predictions + share * (by_trees - predictions)
