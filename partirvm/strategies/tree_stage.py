@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from partirvm.core.diagnostics import NO_ENDS, NumberDiagnostics
-from partirvm.core.left_out import Calibration, LeftOut, inside_95, recalibrated
+from partirvm.core.left_out import LeftOut, inside_95, recalibrated
 from partirvm.core.scores import MOST_TARGETS
 from partirvm.core.stacking import LeftOutNumbers
 from partirvm.spec.problem import NO_TREES, Problem
@@ -26,54 +26,51 @@ def requests_trees(state: Any) -> bool:
 
 
 def request_of(state: Any, left_out: Sequence[LeftOut]) -> FitTrees | None:
-    """Return the request for boosted trees; None without left-out rows of numbers.
+    """Return the request for boosted trees; None if the rows of numbers were not left out.
 
     Args:
         state: the settled state, with local residuals
         left_out: errors of left-out rows of the fit alone, for each target: of left-out groups, if
             there are any, and then of rows of known groups
     """
-    problem = state.problem
-    if problem.n_classes:
-        return FitTrees(problem, state.options, state.design, state.fit)
-    numbers = tuple(of_rows for of_rows in _numbers(state, left_out) if of_rows is not None)
-    if not numbers:
-        return None
-    return FitTrees(problem, state.options, state.design, state.fit, numbers)
-
-
-def _numbers(state: Any, left_out: Sequence[LeftOut]) -> list[LeftOutNumbers | None]:
-    """Return the left-out rows of a regression, for new groups and for known ones."""
+    request = FitTrees(state.problem, state.options, state.design, state.fit)
+    if state.problem.n_classes:
+        return request
     fit = state.fit
     corrected = state.local.left_out
-    if state.problem.groups is None:
-        return [corrected or left_out_numbers([fit.calibration], left_out)]
-    of_groups, of_rows = left_out
-    return [
-        left_out_numbers([fit.calibration], [of_groups]),
-        corrected or left_out_numbers([fit.of_known_groups], [of_rows]),
-    ]
+    if not left_out or (fit.calibration is None and corrected is None):
+        return None
+    if state.problem.groups is not None:
+        of_groups, of_rows = left_out
+        of_known = fit.of_known_groups.noise_variance
+        numbers = (
+            left_out_numbers([fit.calibration.noise_variance], [of_groups]),
+            corrected or left_out_numbers([of_known], [of_rows]),
+        )
+        return replace(request, numbers=numbers)
+    if corrected is None:
+        numbers_alone = left_out_numbers([fit.calibration.noise_variance], left_out)
+        return replace(request, numbers=(numbers_alone,))
+    alone = left_out_numbers([1.0] * len(left_out), left_out)
+    return replace(request, numbers=(corrected,), alone=alone)
 
 
 def left_out_numbers(
-    calibrations: Sequence[Calibration | None], left_out: Sequence[LeftOut]
-) -> LeftOutNumbers | None:
-    """Return what a fit predicts for left-out rows; None if it is not calibrated.
+    noise_variances: Sequence[float], left_out: Sequence[LeftOut]
+) -> LeftOutNumbers:
+    """Return what a fit predicts for left-out rows.
 
     Args:
-        calibrations: the calibration of each target
+        noise_variances: the noise variance of each target
         left_out: the rows, for each target
     """
-    if not left_out or any(calibration is None for calibration in calibrations):
-        return None
+    weights = left_out[0].targets[:, 1]
     errors = []
     deviations = []
-    weights = left_out[0].targets[:, 1]
-    for calibration, of_target in zip(calibrations, left_out, strict=False):
-        assert calibration is not None
+    for noise_variance, of_target in zip(noise_variances, left_out, strict=True):
         of_rows, variances = of_target.expected()
         errors.append(of_rows / np.sqrt(weights))
-        deviations.append(np.sqrt((variances + calibration.noise_variance) / weights))
+        deviations.append(np.sqrt((variances + noise_variance) / weights))
     return LeftOutNumbers(
         rows=left_out[0].rows,
         targets=np.column_stack([of_target.targets[:, 0] for of_target in left_out]),
