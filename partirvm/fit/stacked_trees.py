@@ -260,9 +260,7 @@ def _folds(
 ) -> Iterator[tuple[int, Refits | None]]:
     """Yield the number of each fold with left-out rows, and the refits, or None if the fit is not
     refitted: with many rows, or for rows in groups."""
-    folds = [
-        fold for fold in range(TREE_FOLDS) if any((rows.folds == fold).any() for rows in judged)
-    ]
+    folds = np.unique(np.concatenate([rows.folds for rows in judged])).tolist()
     source = reader.source
     if source.n_rows > REFIT_ROWS or request.problem.groups is not None:
         yield from ((fold, None) for fold in folds)
