@@ -92,18 +92,20 @@ class Mixture:
         return float(self.gains.mean()) / self.loss if self.loss else 0.0
 
     @property
+    def standard_error(self) -> float:
+        """Standard error of ``gain``."""
+        return standard_error(self.gains, self.groups) / self.loss if self.loss else 0.0
+
+    @property
     def pays(self) -> bool:
         """True if the share is a clear gain."""
-        error = standard_error(self.gains, self.groups)
-        least = max(LEAST_GAIN * self.loss, SURE * error)
-        is_lower = self.mean_share > 0.0 and bool(self.gains.mean() >= least)
-        return is_lower and self.nats >= -0.5 * self.gain
+        is_lower = self.gain >= max(LEAST_GAIN, SURE * self.standard_error)
+        return self.mean_share > 0.0 and is_lower and self.nats >= -0.5 * self.gain
 
     @property
     def may_pay(self) -> bool:
         """False if more rows would hardly make the share a clear gain."""
-        error = standard_error(self.gains, self.groups)
-        return bool(self.gains.mean() + SURE * error >= LEAST_GAIN * self.loss)
+        return self.gain + SURE * self.standard_error >= LEAST_GAIN
 
 
 @dataclass(frozen=True)

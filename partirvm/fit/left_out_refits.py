@@ -165,8 +165,12 @@ class FittedRows:
         model = replace(self.model, design=design, mean=refit.mean, root=refit.root())
         if model.residuals is not None:
             residuals = target - block @ model.mean
-            errors = _leave_one_out(block @ model.root, residuals, self.beta * weights)
-            model = replace(model, residuals=self._residuals(model.residuals, others, errors))
+            errors = leave_one_out(block @ model.root, residuals, self.beta * weights)
+            tile = self.tile.take(others, self.tile.start)
+            local = residuals_of_rows(
+                model.residuals, self.model.design, tile, self.numbers[others], errors[:, None]
+            )
+            model = replace(model, residuals=local)
         if not design.kernel.local or not len(design.centres):
             return model
         near = nearness_in(design, block)
@@ -194,25 +198,29 @@ class FittedRows:
         block[:, design.n_leading + replaced] = columns.block(self.tile.X[others])
         return design, block
 
-    def _residuals(self, residuals: LocalResiduals, others: Int, errors: Float) -> LocalResiduals:
-        """Return local residuals of some rows alone.
 
-        Args:
-            residuals: those of the fit
-            others: positions of the rows (n,)
-            errors: their leave-one-out errors (n,)
-        """
-        design = self.model.design
-        X = self.tile.X[others]
-        factor = np.ones(len(X)) * design.noise_factor(X)
-        noise = 1.0 / (np.ones(len(self.numbers)) * self.tile.root_weights**2)[others]
-        points = residuals.metric(design.scaling.inputs(X))
-        records = np.column_stack([points, errors, np.log(factor), noise, self.numbers[others]])
-        neighbours = min(residuals.neighbours, len(others) - 1)
-        return replace(residuals, neighbours=neighbours, cells=Cells.of(records))
+def residuals_of_rows(
+    residuals: LocalResiduals, design: Design, tile: Tile, numbers: Int, errors: Float
+) -> LocalResiduals:
+    """Return local residuals of some rows alone.
+
+    Args:
+        residuals: those of a fit
+        design: its design
+        tile: the rows (n)
+        numbers: their numbers (n,)
+        errors: their leave-one-out errors (n, T)
+    """
+    factor = np.ones(len(tile.X)) * design.noise_factor(tile.X)
+    noise = 1.0 / (np.ones(len(tile.X)) * tile.root_weights**2)
+    points = residuals.metric(design.scaling.inputs(tile.X))
+    records = np.column_stack([points, errors, np.log(factor), noise, numbers])
+    neighbours = min(residuals.neighbours, len(numbers) - 1)
+    cells = Cells.of(records, n_targets=errors.shape[1])
+    return replace(residuals, neighbours=neighbours, cells=cells)
 
 
-def _leave_one_out(white: Float, residuals: Float, precisions: Float) -> Float:
+def leave_one_out(white: Float, residuals: Float, precisions: Float) -> Float:
     """Return the leave-one-out errors (n,), r/(1 − h) (``core.left_out``).
 
     Args:

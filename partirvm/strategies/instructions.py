@@ -167,8 +167,8 @@ class FitTrees:
     """Request for boosted trees beside a fit, a ``TreesFitted``.
 
     ``numbers`` are left-out rows of a regression: the first ones judge the trees, which also
-    predict the others. Classes are judged on rows that are left out for this purpose. ``alone`` are
-    the errors without local residuals, if the fit has any.
+    predict the others. Classes are judged on rows that are left out for this purpose. ``residuals``
+    are the local residuals of the fit, or None.
     """
 
     problem: Problem
@@ -176,7 +176,7 @@ class FitTrees:
     design: Design
     fit: Fit
     numbers: tuple[LeftOutNumbers, ...] = ()
-    alone: LeftOutNumbers | None = None
+    residuals: LocalResiduals | None = None
 
 
 @dataclass(frozen=True)

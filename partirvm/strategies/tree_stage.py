@@ -51,8 +51,7 @@ def request_of(state: Any, left_out: Sequence[LeftOut]) -> FitTrees | None:
     if corrected is None:
         numbers_alone = left_out_numbers([fit.calibration.noise_variance], left_out)
         return replace(request, numbers=(numbers_alone,))
-    alone = left_out_numbers([1.0] * len(left_out), left_out)
-    return replace(request, numbers=(corrected,), alone=alone)
+    return replace(request, numbers=(corrected,), residuals=state.local.residuals)
 
 
 def left_out_numbers(
