@@ -130,6 +130,26 @@ class LeftOutNumbers:
     groups: Int | None = None
     varies: bool = False
 
+    @property
+    def outputs(self) -> int:
+        """Number T of outputs of the second predictor."""
+        return int(self.targets.shape[1])
+
+    def judging(self, by_refits: Float, weights: Float) -> Self:
+        """Return the rows with the mean errors of the fit and of its refits, where there are any.
+
+        Args:
+            by_refits: predictions of refits (m, T), NaN without them
+            weights: row weights (m,)
+        """
+        means = 0.5 * (self.errors + self.targets - by_refits)
+        errors = np.where(np.isnan(by_refits), self.errors, means)
+        return replace(self, errors=errors, weights=weights)
+
+    def scored_classes(self) -> None:
+        """Return None: numbers have no probabilities."""
+        return
+
     def take(self, places: Int) -> Self:
         """Return the rows at these positions."""
         return replace(
@@ -203,7 +223,7 @@ class LeftOutNumbers:
 
 
 @dataclass(frozen=True)
-class LeftOutLogits:
+class LeftOutClassLogits:
     """Predictions of classes for left-out rows.
 
     Attributes:
@@ -221,6 +241,26 @@ class LeftOutLogits:
     weights: Float
     link: str
     groups: Int | None = None
+
+    @property
+    def outputs(self) -> int:
+        """Number C of outputs of the second predictor."""
+        return int(self.logits.shape[1])
+
+    def judging(self, by_refits: Float, weights: Float) -> Self:
+        """Return the rows with the mean logits of the fit and of its refits, where there are any.
+
+        Args:
+            by_refits: logits of refits (m, C), NaN without them
+            weights: row weights (m,)
+        """
+        means = 0.5 * (self.logits + by_refits)
+        logits = np.where(np.isnan(by_refits), self.logits, means)
+        return replace(self, logits=logits, weights=weights)
+
+    def scored_classes(self) -> Self:
+        """Return the rows, whose probabilities are scored."""
+        return self
 
     def take(self, places: Int) -> Self:
         """Return the rows at these positions."""

@@ -60,11 +60,12 @@ class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):
         kernel learning and planning. A number is in seconds.
     basis : None, "linear", "trees", "auto", Trees, str, callable or list, default=None
         Basis functions in addition to those of the kernel, each with its own α: "linear" (the
-        features), "trees" (the predictions of boosted trees, which see jumps), "module:function" (a
-        Python function from rows (n, d) to φ (n, B)), or several of these. "auto" means "trees" if
-        these clearly lower the errors of left-out rows. ``Trees(rounds=50)`` limits the number of
-        trees. Any callable works if the fit runs in this process. Functions receive the same inputs
-        as the kernel. With ``kernel=None, basis="linear", standardize=False``, X is the design
+        features), "module:function" (a Python function from rows (n, d) to φ (n, B)), or several of
+        these. With "trees", predictions are weighted means of those of the fit and of boosted
+        trees, which see jumps; left-out rows determine the weights. "auto" means "trees" if these
+        clearly lower the errors of left-out rows. ``Trees(rounds=50)`` limits the number of trees.
+        Any callable works if the fit runs in this process. Functions receive the same inputs as the
+        kernel. With ``kernel=None, basis="linear", standardize=False``, X is the design
         matrix, and each of its columns has an α.
     warp : {"auto", "none"} or Warp, default="auto"
         Transformation of skewed features: "auto" (if gamma is "learn" and this raises the evidence,

@@ -39,7 +39,7 @@ from partirvm.export.forests import values_of_jumps, values_of_trees
 from partirvm.kernels.design import MOST_CERTAIN, TEMPER, Design
 from partirvm.kernels.functions import LINEAR, Basis
 from partirvm.kernels.jumps import Jumps
-from partirvm.local.tree_share import mixed
+from partirvm.kernels.trees import mixed
 from partirvm.quoting import printable
 from partirvm.scaling.levels import known_levels
 from partirvm.scaling.maps import SWEEPS, FeatureMap, Scaling

@@ -44,9 +44,6 @@ rounds at .2 reach the error of scikit-learn's 100 at .1 within 2.5 % in a third
 
 MOST_RATE = 0.4
 
-TREES_ADVISED = "basis='trees', "
-"""Advice that a model with boosted trees does not need."""
-
 BETTER = 1.1
 """Ratio by which the error of the trees must be lower for them to be named."""
 
@@ -271,11 +268,7 @@ def compared(
         losses = losses * (1.0 - entry["residuals"]["rmse_gain"])
     counts = " and ".join(f"{count:,}" for count in searched)
     tried = f", although the kernel search continued on {counts} rows" if searched else ""
-    described = comparison.described(losses, trees, tried, rows.new_groups)
-    functions = model.design.functions
-    if functions is not None and functions.trees is not None:
-        described["remarks"] = [each.replace(TREES_ADVISED, "") for each in described["remarks"]]
-    return described
+    return comparison.described(losses, trees, tried, rows.new_groups)
 
 
 def root_mean_square(errors: Float) -> float:

@@ -1,11 +1,14 @@
 """Boosted trees beside a finished fit, and their share in its predictions (``core.stacking``).
 
 Trees that learn without each of five folds predict the rows of this fold. So does a refit without
-the fold, at the learned kernel: the left-out errors of the fit itself are too small for a
+the fold, at the learned kernel. The left-out errors of the fit itself are too small for a
 comparison, since its α and vectors were chosen with all rows (a power plant, 2,000 rows: .233 by
-leaving rows out, .252 by refits and by fits without the folds). With ``basis="auto"``, the work
-ends as soon as a clear gain has become unlikely, for most fits after the first fold. The trees of
-all rows predict new rows.
+leaving rows out, .252 by refits and by fits without the folds). Those of refits are too large, as
+they lack a fifth of the rows, of which kernels gain more than trees (airfoil noise: the share by
+refits alone raises the error of new rows from .180 to .188). Their mean judges.
+
+With ``basis="auto"``, the work ends as soon as a clear gain has become unlikely, for most fits
+after the first fold. The trees of all rows predict new rows.
 """
 
 from collections.abc import Iterator
@@ -16,7 +19,7 @@ import numpy as np
 
 from partirvm.core.held_back import sampled_rows, tree_folds
 from partirvm.core.sampling import Purpose, draw_key, uniform
-from partirvm.core.stacking import FEWEST, LeftOutLogits, LeftOutNumbers, Mixture
+from partirvm.core.stacking import FEWEST, LeftOutClassLogits, LeftOutNumbers, Mixture
 from partirvm.data.folds import unfolded_source
 from partirvm.data.source import Tile
 from partirvm.fit.comparison import ComparedRows, left_out_predictors
@@ -72,13 +75,12 @@ class JudgedRows:
 
     @classmethod
     def of(
-        cls, left_out: LeftOutNumbers | LeftOutLogits, outputs: int, reader: ResidualReader
+        cls, left_out: LeftOutNumbers | LeftOutClassLogits, reader: ResidualReader
     ) -> "JudgedRows":
         """Read the inputs of left-out rows.
 
         Args:
             left_out: the rows
-            outputs: number C of outputs of the trees
             reader: reads rows
         """
         unfolded = replace(reader, source=unfolded_source(reader.source))
@@ -87,7 +89,7 @@ class JudgedRows:
         groups = None if tile.groups is None else tile.groups[places]
         weights = np.ones(len(places)) if tile.weights is None else tile.weights[places]
         folds = tree_folds(left_out.rows, groups)
-        by_trees, by_refits = np.full((2, len(places), outputs), np.nan)
+        by_trees, by_refits = np.full((2, len(places), left_out.outputs), np.nan)
         return cls(tile.X[places], weights, folds, by_trees, by_refits)
 
     @property
@@ -97,7 +99,7 @@ class JudgedRows:
 
 
 @dataclass(frozen=True)
-class Refits:
+class FoldRefits:
     """Refits of a fit without one of the folds.
 
     Attributes:
@@ -124,7 +126,7 @@ class Refits:
         model = self._model(np.flatnonzero(self.folds != fold))
         increasing, order = np.unique(rows[places], return_inverse=True)
         X = self.sample.rows.gather(increasing).X[order]
-        judged.by_refits[places] = scaled_predictions(model, X)
+        judged.by_refits[places] = model.stacked_values(X)
 
     def _model(self, known: Int) -> Any:
         """Return the model of a refit to rows with these increasing numbers (n,)."""
@@ -176,16 +178,6 @@ def left_out_errors(design: Design, fit: Any, tile: Tile) -> Float:
     return np.column_stack(errors)
 
 
-def scaled_predictions(model: Any, X: Float) -> Float:
-    """Return the predictions (m, T) of a regression in the model's units, or the logits (m, C) of a
-    classification, at raw inputs X (m, d)."""
-    if hasattr(model, "logits"):
-        return np.asarray(model.logits(X)[0])
-    scaling = model.design.scaling
-    mean = model.moments(X, variance=False)[0].reshape(len(X), -1)
-    return np.asarray((mean - scaling.t_shift) / scaling.t_scale)
-
-
 def fit_trees(request: FitTrees, reader: ResidualReader) -> TreesFitted:
     """Learn boosted trees beside a fit, and their share in its predictions.
 
@@ -193,57 +185,69 @@ def fit_trees(request: FitTrees, reader: ResidualReader) -> TreesFitted:
         request: the fit and left-out rows
         reader: reads rows
     """
-    options = request.options
-    problem = request.problem
-    source = unfolded_source(reader.source)
-    n_rows = min(source.n_rows, options.tree_rows)
-    if n_rows < LEAST_ROWS or not problem.target_variance:
+    n_rows = min(reader.source.n_rows, request.options.tree_rows)
+    if n_rows < LEAST_ROWS or not request.problem.target_variance:
         return without_trees(f"they need {LEAST_ROWS} rows, and a target that varies")
     sets = request.numbers or (left_out_logits(request, reader),)
     if len(sets[0].rows) < FEWEST:
         return without_trees(f"{FEWEST} left-out rows must judge them")
+    forests = forests_of(request, reader, n_rows)
+    judged = [JudgedRows.of(left_out, reader) for left_out in sets]
+    mixture = judged_mixture(request, reader, forests, sets[0], judged)
+    if mixture is None:
+        return without_trees("they would not clearly lower the loss of left-out rows")
+    trees = forests.forest(np.ones(len(forests.rows.X), dtype=np.bool_))
+    assert trees is not None
+    by_trees = tuple(rows.by_trees for rows in judged)
+    judging = sets[0].judging(judged[0].by_refits, judged[0].weights)
+    return TreesFitted(
+        TreeShare(trees, mixture.share, sets[0].mixed(by_trees[0], mixture.share).spreads()),
+        by_trees,
+        judging.mixed(by_trees[0], mixture.share).scored_classes(),
+        facts_of(mixture, len(sets[0].rows), forests),
+    )
+
+
+def forests_of(request: FitTrees, reader: ResidualReader, n_rows: int) -> Forests:
+    """Return what learns the trees beside a fit from at most ``n_rows`` rows."""
+    problem = request.problem
+    options = request.options
+    source = unfolded_source(reader.source)
     rows = sampled_rows(source.n_rows, None, n_rows, shuffled=problem.shuffled)
-    judged = [JudgedRows.of(left_out, _outputs(request), reader) for left_out in sets]
     with gathered(source, rows, reader.executor, reader.progress, reader.spent) as sample:
         taught = TaughtRows.of(sample, problem, source.columns)
-    forests = Forests(
+    return Forests(
         taught,
         boosting_of(problem.n_classes),
         tree_options(taught, options.tree_rounds, options.seed),
         lambda: reader.progress((), 0, 0),
     )
-    mixture = judged_mixture(request, reader, forests, sets[0], judged)
-    if mixture is None:
-        return without_trees("they would not clearly lower the loss of left-out rows")
-    trees = forests.forest(np.ones(len(taught.X), dtype=np.bool_))
-    assert trees is not None
-    mixed = sets[0].mixed(judged[0].by_trees, mixture.share)
-    of_refits = judging(sets[0], judged[0])
-    logits = None
-    if isinstance(of_refits, LeftOutLogits):
-        logits = of_refits.mixed(judged[0].by_trees, mixture.share)
-    facts = {
+
+
+def facts_of(mixture: Mixture, n_judged: int, forests: Forests) -> dict[str, Any]:
+    """Return plain JSON for the history.
+
+    Args:
+        mixture: the share and its gain
+        n_judged: number of rows that judged
+        forests: learned the trees
+    """
+    return {
         "share": mixture.mean_share,
         "gain": mixture.gain,
         "standard_error": mixture.standard_error,
-        "judged_rows": len(sets[0].rows),
-        "rows": len(taught.X),
+        "judged_rows": n_judged,
+        "rows": len(forests.rows.X),
         "rounds": forests.rounds,
         "reason": "",
     }
-    return TreesFitted(
-        TreeShare(trees, mixture.share, mixed.spreads()),
-        tuple(rows_of_set.by_trees for rows_of_set in judged),
-        logits,
-        facts,
-    )
 
 
 def judged_mixture(
     request: FitTrees,
     reader: ResidualReader,
     forests: Forests,
-    left_out: LeftOutNumbers | LeftOutLogits,
+    left_out: LeftOutNumbers | LeftOutClassLogits,
     judged: list[JudgedRows],
 ) -> Mixture | None:
     """Predict left-out rows without their folds, and return the best mixture; None if the trees get
@@ -269,7 +273,11 @@ def judged_mixture(
         if refits is not None:
             refits.predict(fold, first, left_out.rows)
         known = first.predicted
-        mixture = judging(left_out, first).take(known).mixture(first.by_trees[known])
+        mixture = (
+            left_out.judging(first.by_refits, first.weights)
+            .take(known)
+            .mixture(first.by_trees[known])
+        )
         if is_auto and not mixture.may_pay:
             return None
     if mixture is None or not mixture.mean_share > 0.0:
@@ -279,7 +287,7 @@ def judged_mixture(
 
 def _folds(
     request: FitTrees, reader: ResidualReader, judged: list[JudgedRows]
-) -> Iterator[tuple[int, Refits | None]]:
+) -> Iterator[tuple[int, FoldRefits | None]]:
     """Yield the number of each fold with left-out rows, and the refits, or None if the fit is not
     refitted: with many rows, or for rows in groups."""
     folds = np.unique(np.concatenate([rows.folds for rows in judged])).tolist()
@@ -289,29 +297,9 @@ def _folds(
         return
     numbers = np.arange(source.n_rows)
     with gathered(source, None, reader.executor, reader.progress, reader.spent) as sample:
-        refits = Refits(request, reader, sample, tree_folds(numbers))
+        refits = FoldRefits(request, reader, sample, tree_folds(numbers))
         for fold in folds:
             yield fold, refits
-
-
-def judging(
-    left_out: LeftOutNumbers | LeftOutLogits, judged: JudgedRows
-) -> LeftOutNumbers | LeftOutLogits:
-    """Return the left-out rows with row weights and with the means of what the fit and its refits
-    predict; without refits, as the fit does.
-
-    The left-out errors of the fit are too small, as its α and vectors were chosen with these rows,
-    and those of refits too large, as they lack a fifth of the rows. Errors of trees without a fold
-    are too large, too, but they fall less with more rows (airfoil noise: refits alone raise the
-    error of new rows from .180 to .188 by a share of .35).
-    """
-    known = ~np.isnan(judged.by_refits[:, :1])
-    if isinstance(left_out, LeftOutLogits):
-        means = 0.5 * (left_out.logits + judged.by_refits)
-        return replace(left_out, logits=np.where(known, means, left_out.logits))
-    left_out = replace(left_out, weights=judged.weights)
-    means = 0.5 * (left_out.errors + left_out.targets - judged.by_refits)
-    return replace(left_out, errors=np.where(known, means, left_out.errors))
 
 
 def without_trees(reason: str) -> TreesFitted:
@@ -319,7 +307,7 @@ def without_trees(reason: str) -> TreesFitted:
     return TreesFitted(facts={"share": 0.0, "reason": f"no boosted trees: {reason}"})
 
 
-def left_out_logits(request: FitTrees, reader: ResidualReader) -> LeftOutLogits:
+def left_out_logits(request: FitTrees, reader: ResidualReader) -> LeftOutClassLogits:
     """Return the logits of a classification for rows that are left out in folds."""
     problem = request.problem
     source = reader.source
@@ -332,7 +320,7 @@ def left_out_logits(request: FitTrees, reader: ResidualReader) -> LeftOutLogits:
     beta = float(getattr(request.fit, "beta", 1.0))
     with one_blas_thread():
         predictors = left_out_predictors(model, beta, rows)
-    return LeftOutLogits(
+    return LeftOutClassLogits(
         rows=rows.numbers,
         codes=rows.y.astype(np.int64),
         logits=model.logits_of(predictors),
@@ -340,11 +328,3 @@ def left_out_logits(request: FitTrees, reader: ResidualReader) -> LeftOutLogits:
         link=model.likelihood,
         groups=rows.groups,
     )
-
-
-def _outputs(request: FitTrees) -> int:
-    """Return the number of outputs of the trees."""
-    problem = request.problem
-    if problem.n_classes:
-        return 1 if problem.n_classes == 2 else problem.n_classes
-    return problem.n_targets

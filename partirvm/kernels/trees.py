@@ -240,3 +240,8 @@ def masks_of_category(
         left = trees.levels[trees.sets[node], :n_levels]
         masks[np.append(~left, not trees.missing_left[node]), owner] &= mask
     return FeatureMasks(feature, np.zeros(0), masks)
+
+
+def mixed(predictions: Any, by_trees: Any, share: Any) -> Any:
+    """Return the weighted mean of predictions of the fit and of the trees, (n, …) both."""
+    return predictions + share * (by_trees - predictions)

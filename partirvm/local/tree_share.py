@@ -13,7 +13,6 @@ local residuals find nothing: a power plant .223 with such a column, .193 with a
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 from partirvm.core.stacking import Share
 from partirvm.kernels.trees import BoostedTrees
@@ -39,8 +38,3 @@ class TreeShare(DeclaredState):
         (n, d)."""
         values = self.trees(X)
         return values[:, 0] if values.shape[1] == 1 else values
-
-
-def mixed(predictions: Any, by_trees: Any, share: Any) -> Any:
-    """Return the weighted mean of predictions of the fit and of the trees, (n, …) both."""
-    return predictions + share * (by_trees - predictions)

@@ -20,7 +20,8 @@ from partirvm.core.ramp import Ramp
 from partirvm.data.frame_rows import checked_rows
 from partirvm.data.labels import label_array
 from partirvm.errors import UsageError
-from partirvm.local.tree_share import TreeShare, mixed
+from partirvm.kernels.trees import mixed
+from partirvm.local.tree_share import TreeShare
 from partirvm.model.base import FittedModel, OfRows, linear_values
 from partirvm.process import one_blas_thread
 from partirvm.types import Float
@@ -185,6 +186,11 @@ class ClassModel(FittedModel):
         if self.trees is None:
             return logits
         return np.asarray(mixed(logits, self.trees.trees(X), self.trees.share.constant))
+
+    def stacked_values(self, X: Float) -> Float:
+        """Return the logits (n, C) that may be mixed with those of boosted trees, at raw inputs X
+        (n, d)."""
+        return self.logits(X)[0]
 
     def logits_of(self, f: Float) -> Float:
         """Return the logits of moderated linear predictors."""

@@ -27,10 +27,11 @@ from partirvm.data.frame_rows import checked_rows
 from partirvm.errors import UsageError
 from partirvm.export.shapley import explain
 from partirvm.kernels.design import MOST_CERTAIN, TEMPER, Design
+from partirvm.kernels.trees import mixed
 from partirvm.local.known_groups import KnownGroups
 from partirvm.local.metric import Metric
 from partirvm.local.residuals import LocalResiduals
-from partirvm.local.tree_share import TreeShare, mixed
+from partirvm.local.tree_share import TreeShare
 from partirvm.model.base import (
     FAR,
     FittedModel,
@@ -663,6 +664,13 @@ class Model(FittedModel):
             spread = self.with_prior(spread + self._of_gaps(X) * square + self._of_levels(X), near)
         self._require_finite(X, mean, spread)
         return MomentsOfFit(mean, spread, near, deviations)
+
+    def stacked_values(self, X: Float) -> Float:
+        """Return the means (n, T), in the model's units, that may be mixed with those of boosted
+        trees, at raw inputs X (n, d)."""
+        scaling = self.design.scaling
+        mean = self.moments_of_fit(X, variance=False).mean.reshape(len(X), -1)
+        return np.asarray((mean - scaling.t_shift) / scaling.t_scale)
 
     def prior_share(self, near: Float) -> Float:
         """Return the fraction (n,) of the variance that comes from the prior at this nearness (n,):

@@ -107,9 +107,10 @@ class Request:
         Standardise features and numeric targets using their means and standard deviations.
     basis
         Basis functions in addition to those of the kernel, each with its own α: "linear" (the
-        features), "trees" (the predictions of boosted trees, which see jumps), "module:function" (a
-        Python function from rows (n, d) to φ (n, B)), or several of these. "auto" means "trees" if
-        these clearly lower the errors of left-out rows.  [default: only those of the kernel]
+        features), "module:function" (a Python function from rows (n, d) to φ (n, B)), or several of
+        these. "trees": predictions are weighted means of those of the fit and of boosted trees,
+        which see jumps. "auto" means "trees" if these clearly lower the errors of left-out rows.
+        [default: only those of the kernel]
     tree_rounds
         Maximum number of boosted trees per target, or per class, for basis="trees": boosting ends
         when a left-out fold no longer gains.

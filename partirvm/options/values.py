@@ -295,15 +295,15 @@ class Warp(Value, name="auto", of="warp"):
 
 @dataclass(repr=False)
 class Trees(Value, name="trees", of="basis"):
-    """The predictions of boosted trees are basis functions, one per target or class.
+    """Predictions are weighted means of those of the fit and of boosted trees.
 
     The trees are those of scikit-learn's ``HistGradientBoosting``, learned from at most 200,000
-    rows. A training row's prediction is that of trees that learned without its fold, one of five
-    (without its fold of groups, if there are groups).
+    rows. Rows that both the fit and trees predict without their fold, one of five (of groups, if
+    there are groups), determine the share of the trees.
 
     Parameters
     ----------
-    rounds : int, default=200
+    rounds : int, default=400
         Maximum number of boosted trees per target, or per class, for basis="trees": boosting ends
         when a left-out fold no longer gains.
 

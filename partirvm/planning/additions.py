@@ -1,6 +1,8 @@
 """Bytes and descriptions of what a fit does beside its rounds: local residuals, the comparison with
 boosted trees, and boosted trees as basis functions."""
 
+from dataclasses import dataclass
+
 from partirvm.errors import MemoryLimitError
 from partirvm.options import Request
 from partirvm.planning import memory
@@ -110,6 +112,51 @@ def comparison_text(work: Work) -> str | None:
         f"with boosted trees on {rows // 5:,} left-out rows, about {format_duration(seconds)} "
         "(reference='none': skip)"
     )
+
+
+@dataclass(frozen=True)
+class BesideRounds:
+    """What a fit does beside its rounds.
+
+    Attributes:
+        residuals: the cost of local residuals in words, if the fit may use them
+        comparison: the cost of the comparison with boosted trees in words, if there is one
+        residual_bytes: the bytes of the stage of local residuals
+        comparison_bytes: the bytes of boosted trees beside the fit, and of a comparison with such
+            trees, including the one for a model without vectors
+        tree_rows: the number of rows from which boosted trees beside the fit learn
+    """
+
+    residuals: str | None
+    comparison: str | None
+    residual_bytes: int
+    comparison_bytes: int
+    tree_rows: int
+
+    @classmethod
+    def of(
+        cls, request: Request, work: Work, machine: Machine, columns: int, *, has_trees: bool
+    ) -> "BesideRounds":
+        """Return what a fit does.
+
+        Args:
+            request: the resolved options
+            work: the inputs of all cost formulas
+            machine: the processes that run the tasks
+            columns: the maximum number of columns of the fit
+            has_trees: True for boosted trees beside the fit
+        """
+        tree_rows = rows_of_trees(work.shape, machine) if has_trees else 0
+        return cls(
+            residuals=residuals_text(request, work, machine, columns),
+            comparison=comparison_text(work),
+            residual_bytes=bytes_of_residuals(request, work, machine),
+            comparison_bytes=max(
+                bytes_of_comparison(request, work, machine),
+                bytes_of_trees(request, work.shape, machine, tree_rows),
+            ),
+            tree_rows=tree_rows,
+        )
 
 
 def rows_of_trees(shape: DataShape, machine: Machine) -> int:

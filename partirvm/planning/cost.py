@@ -57,10 +57,6 @@ CORRECTED = 360_000
 12,000 with 30."""
 
 
-TREE_VALUES = 30_000_000
-"""Values of boosted trees per second and thread: 150,000 rows of 200 trees."""
-
-
 def tries_residuals(residual: str, n_rows: int, n_targets: int) -> bool:
     """Return whether a fit tries local residuals: with few rows or many targets, only on
     request."""

@@ -7,13 +7,8 @@ from typing import Any, Self
 from partirvm.options import Request
 from partirvm.planning import memory
 from partirvm.planning.additions import (
-    bytes_of_comparison,
-    bytes_of_residuals,
-    bytes_of_trees,
-    comparison_text,
+    BesideRounds,
     require_memory_for_residuals,
-    residuals_text,
-    rows_of_trees,
     trees_text,
     will_compare,
     will_try_residuals,
@@ -361,7 +356,6 @@ def make_plan(
     require_memory_for_residuals(request, shape, machine)
     tried = will_try_residuals(request, shape)
     compared = not has_trees and will_compare(request, shape, machine, learned)
-    tree_rows = rows_of_trees(shape, machine) if has_trees else 0
     work = Work(shape, read, rates, size.threads * machine.workers, tried, compared, settled)
     rows = joining or shape.n_rows
     costs = schedule.costs(work, size.candidates, request.stop_fraction, request.max_rounds, rows)
@@ -386,15 +380,8 @@ def make_plan(
         learned=learned,
         learning_seconds=learning_seconds,
         joining=joining,
-        residuals=residuals_text(request, work, machine, columns),
-        comparison=comparison_text(work),
-        residual_bytes=bytes_of_residuals(request, work, machine),
-        comparison_bytes=max(
-            bytes_of_comparison(request, work, machine),
-            bytes_of_trees(request, shape, machine, tree_rows),
-        ),
         grown=grown,
-        tree_rows=tree_rows,
+        **vars(BesideRounds.of(request, work, machine, columns, has_trees=has_trees)),
     )
     return plan.with_kernel_store(columns)
 

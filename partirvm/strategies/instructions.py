@@ -19,7 +19,7 @@ from partirvm.core.diagnostics import NumberDiagnostics
 from partirvm.core.group_effects import GroupEffects
 from partirvm.core.groups import GroupedRows
 from partirvm.core.left_out import LeftOut
-from partirvm.core.stacking import LeftOutLogits, LeftOutNumbers
+from partirvm.core.stacking import LeftOutClassLogits, LeftOutNumbers
 from partirvm.core.termination import Termination
 from partirvm.core.updates import HyperState
 from partirvm.kernels import Kernel
@@ -194,7 +194,7 @@ class TreesFitted:
 
     share: TreeShare | None = None
     predictions: tuple[Float, ...] = ()
-    logits: LeftOutLogits | None = None
+    logits: LeftOutClassLogits | None = None
     facts: dict[str, Any] = field(default_factory=dict)
     diagnostics: tuple[NumberDiagnostics, ...] = ()
 

@@ -298,7 +298,7 @@ def residuals(state: RoundsState, *, last: bool) -> Steps[list[Any]]:
         rows,
         last=last,
         left_out=last and state.seen != "sample",
-        corrected=state.options.residual != "none",
+        corrected=state.options.residual != "none" or requests_trees(state),
     )
     return list((yield passes) if passes else ())
 

@@ -34,13 +34,13 @@ def request_of(state: Any, left_out: Sequence[LeftOut]) -> FitTrees | None:
             there are any, and then of rows of known groups
     """
     request = FitTrees(state.problem, state.options, state.design, state.fit)
-    if state.problem.n_classes:
+    if not state.problem.likelihood.has_noise:
         return request
     fit = state.fit
-    corrected = state.local.left_out
-    if not left_out or (fit.calibration is None and corrected is None):
+    if not left_out or fit.fixed_noise:
         return None
-    if state.problem.groups is not None:
+    corrected = state.local.left_out
+    if fit.of_known_groups is not None:
         of_groups, of_rows = left_out
         of_known = fit.of_known_groups.noise_variance
         numbers = (
@@ -48,10 +48,21 @@ def request_of(state: Any, left_out: Sequence[LeftOut]) -> FitTrees | None:
             corrected or left_out_numbers([of_known], [of_rows]),
         )
         return replace(request, numbers=numbers)
-    if corrected is None:
-        numbers_alone = left_out_numbers([fit.calibration.noise_variance], left_out)
-        return replace(request, numbers=(numbers_alone,))
-    return replace(request, numbers=(corrected,), residuals=state.local.residuals)
+    if corrected is not None:
+        return replace(request, numbers=(corrected,), residuals=state.local.residuals)
+    return replace(request, numbers=(left_out_numbers(noise_variances(fit, left_out), left_out),))
+
+
+def noise_variances(fit: Any, left_out: Sequence[LeftOut]) -> list[float]:
+    """Return the noise variance of each target that the errors of left-out rows imply."""
+    variances = []
+    betas = np.broadcast_to(fit.beta, len(left_out)).tolist()
+    target_variances = np.broadcast_to(fit.target_variance, len(left_out)).tolist()
+    for of_target, beta, variance in zip(left_out, betas, target_variances, strict=True):
+        calibration = of_target.calibration(beta, variance)
+        assert calibration is not None
+        variances.append(calibration.noise_variance)
+    return variances
 
 
 def left_out_numbers(
@@ -101,7 +112,7 @@ def with_share(state: Any, request: FitTrees, trees: TreesFitted) -> Any:
         for target in range(min(mixed[0].errors.shape[1], MOST_TARGETS))
     )
     state = replace(state, trees=replace(trees, diagnostics=diagnostics))
-    if state.problem.groups is not None:
+    if len(mixed) > 1:
         of_groups = recalibrated(state.fit.calibration, *_standardised(mixed[0], 0), grouped=True)
         state = replace(state, fit=replace(state.fit, calibration=of_groups))
     of_rows = mixed[-1]
@@ -113,7 +124,9 @@ def with_share(state: Any, request: FitTrees, trees: TreesFitted) -> Any:
         )
         residuals = replace(residuals, calibrations=calibrations)
         return replace(state, local=replace(state.local, residuals=residuals))
-    name = "calibration" if state.problem.groups is None else "of_known_groups"
+    if state.fit.calibration is None:  # several targets
+        return state
+    name = "calibration" if len(mixed) == 1 else "of_known_groups"
     calibration = recalibrated(getattr(state.fit, name), *_standardised(of_rows, 0))
     return replace(state, fit=replace(state.fit, **{name: calibration}))
 

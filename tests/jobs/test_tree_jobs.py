@@ -1,4 +1,4 @@
-"""Jobs with boosted trees as basis functions: DATA, the choice of trees, predictions."""
+"""Jobs with boosted trees beside the fit: DATA, the choice of trees, predictions."""
 
 import numpy as np
 import pytest
@@ -21,11 +21,6 @@ def steps(n=420):
     return X, 3.0 * (X[:, 0] > 0.2) + 2.0 * (X[:, 1] > -0.3) + 0.1 * rng.normal(size=n)
 
 
-def notes_of(job):
-    """Return the notes of a job's plan."""
-    return job.store.restore().spec.notes
-
-
 @pytest.mark.parametrize("has_jumps", [True, False])
 def test_auto_takes_trees_where_left_out_rows_gain(tmp_path, has_jumps):
     """A smooth function of few features gains nothing from coarse steps."""
@@ -34,8 +29,10 @@ def test_auto_takes_trees_where_left_out_rows_gain(tmp_path, has_jumps):
     data = ingest((X, y), tmp_path / "d.zarr", tile_rows=128).url
     jobs.fit(data, str(tmp_path / "job"), Request(**{**vars(REQUEST), "basis": "auto"}))
     job = open_job(tmp_path / "job")
-    functions = job.model().design.functions
-    assert (functions is not None and functions.trees is not None) == has_jumps
-    assert any("no boosted trees" in note for note in notes_of(job)) != has_jumps
-    mean = job.model().values(X)[0][:, 0]
+    model = job.model()
+    assert (model.trees is not None) == has_jumps
+    entry = job.state().history[-1]["trees"]
+    assert bool(entry["reason"]) != has_jumps
+    assert (entry["share"] > 0) == has_jumps
+    mean = model.values(X)[0][:, 0]
     assert np.sqrt(np.mean((mean - y) ** 2)) < 0.7 * y.std()

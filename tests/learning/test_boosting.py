@@ -1,7 +1,5 @@
-"""Boosted trees as arrays: predictions of scikit-learn, categories, gaps, folds and groups, absent
-classes."""
-
-from functools import partial
+"""Boosted trees as arrays: predictions of scikit-learn, categories, gaps, absent classes, and the
+number of rounds."""
 
 import numpy as np
 import pytest
@@ -9,22 +7,16 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 from sklearn.utils import Bunch
 
-from partirvm.core.held_back import TREE_FOLDS, tree_folds
+from partirvm.core.held_back import tree_folds
 from partirvm.data.arrays import ArraySource
-from partirvm.data.folds import folded
-from partirvm.kernels import Basis
 from partirvm.learning.boosting import (
     ABSENT,
+    PATIENCE,
+    Forests,
     TaughtRows,
-    classifiers,
-    joined,
+    boosting_of,
     levels_of_trees,
-    regressors,
-    trial,
-    trial_of,
-    unlearned_trees,
 )
-from partirvm.likelihoods import GAUSSIAN
 from partirvm.scaling import Scaling
 from partirvm.types import Columns
 
@@ -46,10 +38,10 @@ def taught(X, targets, weights=None):
     return TaughtRows(X, targets, weights, tree_folds(np.arange(len(X))), COUNTS)
 
 
-def forests(rows, teach, link="identity", known=None):
-    """Return trees with the forest of these rows alone."""
-    known = np.ones(len(rows.X), dtype=bool) if known is None else known
-    return joined([teach(rows, known, OPTIONS)], rows.counts, link)
+def forest(rows, n_classes=0):
+    """Return the trees of all rows."""
+    everything = np.ones(len(rows.X), dtype=bool)
+    return Forests(rows, boosting_of(n_classes), OPTIONS).forest(everything)
 
 
 @pytest.mark.parametrize("case", ["plain", "weighted", "gaps", "few levels known", "two targets"])
@@ -61,7 +53,7 @@ def test_regression_trees_predict_as_scikit_learn(rng, case):
     signal = np.nan_to_num(X[:, 0]) + 2.0 * np.isin(X[:, 2], [1, 4]) + np.nan_to_num(X[:, 3]) ** 2
     targets = np.column_stack([signal, np.sin(signal)][: 2 if case == "two targets" else 1])
     weights = rng.uniform(0.1, 3.0, N) if case == "weighted" else None
-    trees = forests(taught(X, targets, weights), regressors)
+    trees = forest(taught(X, targets, weights))
     new = inputs(rng, 300, gaps=0.2)
     for output, target in enumerate(targets.T):
         reference = HistGradientBoostingRegressor(**OPTIONS).fit(X, target, weights)
@@ -70,46 +62,34 @@ def test_regression_trees_predict_as_scikit_learn(rng, case):
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
-def test_trees_of_classes_have_the_probabilities_of_scikit_learn(rng, n_classes):
+def test_trees_of_classes_have_the_logits_of_scikit_learn(rng, n_classes):
     X = inputs(rng)
     codes = (np.nan_to_num(X[:, 0]) + np.isin(X[:, 2], [1, 4]) > 0.5) * 1 + (n_classes > 2) * (
         np.nan_to_num(X[:, 1]) > 1
     )
     rows = taught(X, codes[:, None].astype(float))
-    link = "logistic" if n_classes == 2 else "softmax"
-    trees = forests(rows, partial(classifiers, n_classes), link)
+    trees = forest(rows, n_classes)
     new = inputs(rng, 300)
-    reference = HistGradientBoostingClassifier(**OPTIONS).fit(X, codes).predict_proba(new)
-    shown = [1] if n_classes == 2 else [0, 1, 2]
-    assert_allclose(trees(new)[:, -len(shown) :], reference[:, shown], atol=1e-12)
+    reference = HistGradientBoostingClassifier(**OPTIONS).fit(X, codes).decision_function(new)
+    assert_allclose(trees(new), reference.reshape(300, -1), atol=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("known_classes", "expected"),
-    [
-        ([0, 2], "HistGradientBoosting of the two"),
-        ([1], [ABSENT, 0.0, ABSENT]),
-    ],
-)
-def test_a_class_that_is_absent_has_a_small_probability(rng, known_classes, expected):
+def test_a_class_that_is_absent_has_a_small_probability(rng):
     X = inputs(rng)
     codes = rng.integers(0, 3, N)
-    known = np.isin(codes, known_classes)
+    known = codes != 1
     rows = taught(X, codes[:, None].astype(float))
-    trees = forests(rows, partial(classifiers, 3), known=known)
-    logits = trees(X)
-    if len(known_classes) == 1:
-        assert_array_equal(logits, np.tile(expected, (N, 1)))
-        return
+    forests = Forests(rows, boosting_of(3), OPTIONS, rounds=OPTIONS["max_iter"])
+    logits = forests.forest(known)(X)
     reference = HistGradientBoostingClassifier(**OPTIONS).fit(X[known], codes[known])
     assert_array_equal(logits[:, 1], np.full(N, ABSENT))
     assert_allclose(logits[:, 2] - logits[:, 0], reference.decision_function(X), atol=1e-12)
 
 
-@pytest.mark.parametrize(("known_class", "logit"), [(0, ABSENT), (1, -ABSENT)])
-def test_one_of_two_classes_alone_is_certain(rng, known_class, logit):
-    rows = taught(inputs(rng), np.full((N, 1), float(known_class)))
-    assert_array_equal(forests(rows, partial(classifiers, 2))(rows.X), np.full((N, 1), logit))
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_a_single_class_teaches_nothing(rng, n_classes):
+    rows = taught(inputs(rng), np.zeros((N, 1)))
+    assert forest(rows, n_classes) is None
 
 
 def test_trees_ignore_features_with_too_many_levels(rng):
@@ -129,53 +109,20 @@ def test_trees_ignore_features_with_too_many_levels(rng):
     rows = TaughtRows.of(sample, problem, columns)
     assert_array_equal(rows.X[:, 1], np.zeros(N))
     assert_array_equal(rows.X[:, 2], np.where(X[:, 2] < 2, X[:, 2], np.nan))
-    assert unlearned_trees(columns, 1, GAUSSIAN).size == 1
-
-
-@pytest.mark.parametrize("grouped", [False, True])
-def test_training_rows_end_with_predictions_without_their_fold(rng, grouped):
-    """The column of a row is that of trees that learned without its fold, or its group's fold, in
-    tiles and in gathered rows; the source behind it is unchanged."""
-    X = inputs(rng)
-    y = np.nan_to_num(X[:, :1]) + rng.normal(size=(N, 1))
-    groups = rng.integers(0, 40, N) if grouped else None
-    folds = tree_folds(np.arange(N), groups)
-    assert len(np.unique(folds)) == TREE_FOLDS
-    if groups is not None:
-        pairs = np.unique(np.column_stack([groups, folds]), axis=0)
-        assert len(pairs) == len(np.unique(groups))
-    rows = TaughtRows(X, y, None, folds, COUNTS)
-    known = [folds != fold for fold in range(TREE_FOLDS)]
-    learned = [regressors(rows, mask, OPTIONS) for mask in (folds >= 0, *known)]
-    trees = joined(learned, COUNTS, "identity")
-    columns = Columns(("a", "b", "c", "d"), categories={"c": tuple("abcdefg"), "d": tuple("uvw")})
-    source = ArraySource(X, y, columns=columns, groups=groups)
-    scaling = Scaling(np.zeros(4), np.ones(4), np.zeros(1), np.ones(1))
-    training = folded(source, scaling, Basis(((trees, 1),)))
-    expected = np.empty(N)
-    for fold, mask in enumerate(known):
-        reference = HistGradientBoostingRegressor(**OPTIONS).fit(X[mask], y[mask, 0])
-        expected[~mask] = reference.predict(X[~mask])
-        assert fold in folds
-    for _ in range(2):  # from the trees, then from memory
-        tile = training.tile(0)
-        assert_array_equal(tile.X[:, :4], X)
-        assert_allclose(tile.X[:, 4], expected, atol=1e-12)
-    picked = np.array([17, 3, 150])
-    assert_allclose(training.gather(picked).X[:, 4], expected[picked], atol=1e-12)
-    assert training.n_features == 4
 
 
 @pytest.mark.parametrize("n_classes", [0, 2, 3])
 def test_boosting_ends_at_the_lowest_loss_of_left_out_rows(rng, n_classes):
-    """The losses are those of scikit-learn's stages; a pattern of noise soon has the lowest."""
+    """The losses are those of scikit-learn's stages; of noise, the first ones have the lowest. The
+    next forests have as many rounds."""
     X = inputs(rng)
     target = X[:, 1:2] > 0 if n_classes else np.nan_to_num(X[:, 1:2])
     target = target + rng.integers(0, 2, (N, 1)) * (n_classes == 3) + 0.0
     target += 0.5 * rng.normal(size=(N, 1)) * (n_classes == 0)
     known = np.arange(N) % 3 > 0
     options = OPTIONS | {"max_iter": 30, "random_state": 0}
-    found = trial(taught(X, target), known, trial_of(n_classes), options)
+    forests = Forests(taught(X, target), boosting_of(n_classes), options)
+    trees = forests.forest(known)
     kind = HistGradientBoostingClassifier if n_classes else HistGradientBoostingRegressor
     model = kind(**options).fit(X[known], target[known, 0])
     if n_classes:
@@ -183,30 +130,22 @@ def test_boosting_ends_at_the_lowest_loss_of_left_out_rows(rng, n_classes):
         codes = target[~known, 0].astype(int)
         losses = -np.log(stages[:, np.arange(len(codes)), codes]).mean(axis=1)
     else:
-        stages = np.array(list(model.staged_predict(X[~known])))[:, :, None]
-        losses = ((stages[:, :, 0] - target[~known, 0]) ** 2).mean(axis=1)
-    best = int(losses.argmin())
-    assert found.rounds == best + 1
-    assert_allclose(found.predictions, stages[best], atol=1e-9)
-    assert_array_equal(found.targets, target[~known])
+        stages = np.array(list(model.staged_predict(X[~known])))
+        losses = ((stages - target[~known, 0]) ** 2).mean(axis=1)
+    rounds = int(losses.argmin()) + 1
+    assert forests.rounds == rounds
+    first = kind(**{**options, "max_iter": rounds}).fit(X[known], target[known, 0])
+    outputs = first.decision_function(X) if n_classes else first.predict(X)
+    assert_allclose(trees(X), outputs.reshape(N, -1), atol=1e-12)
+    assert forests.forest(~known).roots.shape[1] == rounds
 
 
-@pytest.mark.parametrize("case", ["no left-out rows", "no known rows", "one known class"])
-def test_a_trial_without_known_or_left_out_rows_has_no_result(rng, case):
-    codes = (np.arange(N) % 2)[:, None] + 0.0
-    known = {
-        "no left-out rows": np.ones(N, dtype=bool),
-        "no known rows": np.zeros(N, dtype=bool),
-        "one known class": codes[:, 0] == 1,
-    }[case]
-    assert trial(taught(inputs(rng), codes), known, trial_of(2), OPTIONS) is None
-
-
-def test_the_bound_of_bytes_holds_for_trees_and_their_tables(rng):
-    X = inputs(rng)
-    target = np.nan_to_num(X[:, :1]) + np.isin(X[:, 2:3], [1, 4])
-    trees = forests(taught(X, target), regressors)
-    trees(X)
-    (forest,) = trees._forests.values()
-    tables = sum(feature.masks.nbytes for feature in forest.features) + forest.values.nbytes
-    assert tables <= trees.nbytes <= 4 * tables + 20_000
+def test_boosting_ends_after_rounds_without_a_lower_loss(rng):
+    """Targets are noise: later rounds only learn it."""
+    target = rng.normal(size=(N, 1))
+    options = OPTIONS | {"max_iter": 400, "random_state": 0}
+    calls = []
+    forests = Forests(taught(inputs(rng), target), boosting_of(0), options, lambda: calls.append(1))
+    forests.forest(np.arange(N) % 3 > 0)
+    assert forests.rounds < 50
+    assert len(calls) <= (forests.rounds + PATIENCE) // 10 + 2

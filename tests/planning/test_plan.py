@@ -20,7 +20,7 @@ from partirvm.planning import (
     residual_stage_bytes,
     step_bytes,
 )
-from partirvm.planning.additions import trees_text
+from partirvm.planning.additions import rows_of_trees
 from partirvm.planning.fit_memory import affordable
 from partirvm.planning.memory import ALLOWANCE
 from partirvm.quoting import format_bytes, format_duration
@@ -223,10 +223,22 @@ def test_stored_kernel_blocks_leave_memory_for_every_pass(
     assert kept.peak <= kept.machine.limit
 
 
-def test_the_cost_of_boosted_trees_is_stated():
-    """By hand: 10,000 rows × 3 trees × 100 rounds at 30 million values a second take .1 s."""
-    text = trees_text((6, 3, 100), 10_000, 3 << 20)
-    assert "100 rounds of 3 trees in 6 forests" in text
-    assert "3 MiB" in text
-    assert "0.1 s" in text
-    assert "100,000 predictions per second" in text
+@pytest.mark.parametrize(("n_classes", "outputs"), [(0, 1), (2, 1), (3, 3)])
+def test_the_plan_states_the_rows_and_bytes_of_boosted_trees(n_classes, outputs):
+    """Trees beside a fit replace the comparison with trees."""
+    shape = DataShape(3000, 5, 1, 1000, n_classes=n_classes)
+    libraries = 70 << 20
+    machine = Machine(threads=2, base=90 << 20, limit=4 << 30, libraries=libraries)
+    facts = {"learned": "gaussian", "has_trees": True}
+    plan = plan_of(shape=shape, machine=machine, partition_size=100, facts=facts, tree_rounds=300)
+    assert plan.comparison is None
+    assert plan.comparison_bytes == comparison_bytes(shape, 3000, libraries, 300 * outputs)
+    assert "at most 300 rounds of boosting on 3,000 rows" in str(plan)
+
+
+def test_trees_learn_from_the_rows_that_fit_in_memory():
+    """Four copies of 1 + 5 numbers a row."""
+    shape = DataShape(10**6, 5, 1, 1000)
+    machine = Machine(threads=2, base=0, limit=ALLOWANCE + 4 * 8 * 6 * 1234)
+    assert rows_of_trees(shape, machine) == 1234
+    assert rows_of_trees(shape, replace(machine, limit=8 << 30)) == 200_000
