@@ -224,6 +224,14 @@ class ClassBoosting(NumberBoosting):
     def forest(
         self, models: Sequence[Any], rows: TaughtRows, known: Bool, rounds: int
     ) -> LearnedForest:
+        """Return the first rounds of an estimator of classes.
+
+        Args:
+            models: the estimator
+            rows: the rows
+            known: mask of the rows from which it learned (n,)
+            rounds: number of rounds
+        """
         (model,) = models
         classes = model.classes_.tolist()
         outputs = [[NO_SPLIT] * rounds] * self.n_classes

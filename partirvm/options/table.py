@@ -108,9 +108,9 @@ class Request:
     basis
         Basis functions in addition to those of the kernel, each with its own α: "linear" (the
         features), "module:function" (a Python function from rows (n, d) to φ (n, B)), or several of
-        these. "trees": predictions are weighted means of those of the fit and of boosted trees,
-        which see jumps. "auto" means "trees" if these clearly lower the errors of left-out rows.
-        [default: only those of the kernel]
+        these. With "trees", predictions are weighted means of those of the fit and of boosted
+        trees, which see jumps; left-out rows determine the weights. "auto" means "trees" if these
+        clearly lower the errors of left-out rows.  [default: only those of the kernel]
     tree_rounds
         Maximum number of boosted trees per target, or per class, for basis="trees": boosting ends
         when a left-out fold no longer gains.

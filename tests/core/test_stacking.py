@@ -13,7 +13,7 @@ from scipy.stats import norm
 from partirvm.core.stacking import (
     MOST_SHARE,
     SHARES,
-    LeftOutLogits,
+    LeftOutClassLogits,
     LeftOutNumbers,
     Mixture,
     Share,
@@ -113,7 +113,7 @@ def test_classes_have_the_share_with_the_lowest_log_loss():
     codes = rng.integers(0, 3, M)
     truth = 2.0 * (codes[:, None] == np.arange(3))
     logits, predictions = (truth + rng.normal(size=(M, 3)) for _ in range(2))
-    rows = LeftOutLogits(np.arange(M), codes, logits, np.ones(M), "multinomial")
+    rows = LeftOutClassLogits(np.arange(M), codes, logits, np.ones(M), "multinomial")
 
     def loss(share):
         logs = log_softmax((1 - share) * logits + share * predictions, axis=1)
