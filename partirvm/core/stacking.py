@@ -13,7 +13,7 @@ fall of the root mean squared error by a tenth may cost a tenth of a nat.
 """
 
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -24,8 +24,9 @@ from partirvm.types import DeclaredState, Float, Int, squeezed
 LEAST_GAIN = 0.01
 """Minimum decrease of the mean squared error or log loss, relative to the fit alone."""
 
-SURE = 2.0
-"""The same in standard errors."""
+SURE = 1.5
+"""The same in standard errors. With 1.5 and with 2, none of 42 public sets (2,000 rows, two splits)
+has a larger error than without a share; with 1.0, two have."""
 
 SHARES = np.linspace(0.0, 1.0, 21)
 """Shares that are tried for classes."""
@@ -35,6 +36,16 @@ MOST_SHARE = 0.99
 
 MULTIPLES = np.concatenate([[np.inf], np.geomspace(100.0, 0.01, 41)])
 """Values of τ that are tried, in medians of the standard deviations."""
+
+REFITS = 0.75
+"""Weight of refits without a fold in the predictions that judge; the rest is that of left-out
+rows."""
+
+REFITS_WITH_RESIDUALS = 0.5
+"""The same for fits with local residuals, which lose the nearest rows with the fold."""
+
+MOST_RATIO = 1.5
+"""Ratio of losses above which refits say nothing of the fit."""
 
 FEWEST = 40
 """Minimum number of left-out rows."""
@@ -108,8 +119,31 @@ class Mixture:
         return self.gain + SURE * self.standard_error >= LEAST_GAIN
 
 
+class LeftOutRows:
+    """Left-out rows of numbers or classes, with losses."""
+
+    def _losses(self) -> Float:
+        """Return the weighted losses (m,)."""
+        raise NotImplementedError
+
+    def _credible(self, judging: Float, name: str) -> Self:
+        """Return the rows with values from refits, unless they are missing or have far larger
+        losses.
+
+        Args:
+            judging: the values (m, C)
+            name: name of the field
+        """
+        if np.isnan(judging).any():
+            return self
+        rows: Any = self
+        refitted: Self = replace(rows, **{name: judging})
+        is_far = refitted._losses().mean() > MOST_RATIO * self._losses().mean()
+        return self if is_far else refitted
+
+
 @dataclass(frozen=True)
-class LeftOutNumbers:
+class LeftOutNumbers(LeftOutRows):
     """Predictions of numbers for left-out rows.
 
     Attributes:
@@ -136,15 +170,16 @@ class LeftOutNumbers:
         return int(self.targets.shape[1])
 
     def judging(self, by_refits: Float, weights: Float) -> Self:
-        """Return the rows with the mean errors of the fit and of its refits, where there are any.
+        """Return the rows with the weighted mean errors of the fit and of its refits.
 
         Args:
             by_refits: predictions of refits (m, T), NaN without them
             weights: row weights (m,)
         """
-        means = 0.5 * (self.errors + self.targets - by_refits)
-        errors = np.where(np.isnan(by_refits), self.errors, means)
-        return replace(self, errors=errors, weights=weights)
+        weight = REFITS_WITH_RESIDUALS if self.varies else REFITS
+        return replace(self, weights=weights)._credible(
+            self.errors + weight * (self.targets - by_refits - self.errors), "errors"
+        )
 
     def scored_classes(self) -> None:
         """Return None: numbers have no probabilities."""
@@ -223,7 +258,7 @@ class LeftOutNumbers:
 
 
 @dataclass(frozen=True)
-class LeftOutClassLogits:
+class LeftOutClassLogits(LeftOutRows):
     """Predictions of classes for left-out rows.
 
     Attributes:
@@ -248,15 +283,15 @@ class LeftOutClassLogits:
         return int(self.logits.shape[1])
 
     def judging(self, by_refits: Float, weights: Float) -> Self:
-        """Return the rows with the mean logits of the fit and of its refits, where there are any.
+        """Return the rows with the weighted mean logits of the fit and of its refits.
 
         Args:
             by_refits: logits of refits (m, C), NaN without them
             weights: row weights (m,)
         """
-        means = 0.5 * (self.logits + by_refits)
-        logits = np.where(np.isnan(by_refits), self.logits, means)
-        return replace(self, logits=logits, weights=weights)
+        return replace(self, weights=weights)._credible(
+            self.logits + REFITS * (by_refits - self.logits), "logits"
+        )
 
     def scored_classes(self) -> Self:
         """Return the rows, whose probabilities are scored."""

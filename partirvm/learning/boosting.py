@@ -13,7 +13,7 @@ levels are categories to them, and they ignore features with more levels.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -42,6 +42,10 @@ TRIED_FEATURES = 0.5
 
 LEAF_ROWS = 10
 """Minimum number of rows of a leaf."""
+
+FEW_ROUNDS = 40
+"""Number of rounds, at a higher rate, that tell whether trees may help: 40 rounds at .25 reach the
+error of 100 at .1 within 2.5 %."""
 
 CHUNK = 10
 """Number of rounds between two comparisons with left-out rows."""
@@ -103,12 +107,17 @@ def levels_of_trees(columns: Columns) -> Int:
     return np.array([count if count <= MOST_LEVELS else 0 for count in levels], dtype=np.int64)
 
 
+def steps_of(rounds: int) -> dict[str, Any]:
+    """Return the options for a number of rounds and the learning rate that suits it."""
+    rate = min(max(RATE / rounds, LEAST_RATE), MOST_RATE)
+    return {"max_iter": rounds, "learning_rate": rate}
+
+
 def tree_options(rows: TaughtRows, rounds: int, seed: int) -> dict[str, Any]:
     """Return the options of scikit-learn for at most this number of rounds."""
     categorical = np.flatnonzero(rows.counts)
     return {
-        "max_iter": rounds,
-        "learning_rate": min(max(RATE / rounds, LEAST_RATE), MOST_RATE),
+        **steps_of(rounds),
         "max_leaf_nodes": MOST_LEAVES,
         "max_features": TRIED_FEATURES,
         "min_samples_leaf": LEAF_ROWS,
@@ -274,6 +283,11 @@ class Forests:
     options: dict[str, Any]
     check: Callable[[], None] = lambda: None
     rounds: int | None = None
+
+    def few(self, known: Bool) -> BoostedTrees | None:
+        """Learn a few trees from the ``known`` rows (n,), which tell whether more may help."""
+        options = self.options | steps_of(min(FEW_ROUNDS, int(self.options["max_iter"])))
+        return replace(self, options=options, rounds=options["max_iter"]).forest(known)
 
     def forest(self, known: Bool) -> BoostedTrees | None:
         """Learn from the ``known`` rows (n,); return None if they have a single class.
