@@ -27,6 +27,7 @@ from partirvm.learning.sample import gathered
 from partirvm.model import Model
 from partirvm.model.classifier import ClassModel
 from partirvm.process import one_blas_thread
+from partirvm.resolve.kernel import AUTO
 from partirvm.resolve.resolve import FitSpec
 from partirvm.scaling.maps import unfolded_inputs
 from partirvm.spec.entries import Spent
@@ -43,9 +44,6 @@ RATE = 8.0
 rounds at .2 reach the error of scikit-learn's 100 at .1 within 2.5 % in a third of the time."""
 
 MOST_RATE = 0.4
-
-TREES_ADVISED = "basis='trees', "
-"""Advice that a model with boosted trees does not need."""
 
 BETTER = 1.1
 """Ratio by which the error of the trees must be lower for them to be named."""
@@ -146,7 +144,7 @@ class Comparison:
     of_trees: Callable[[Float, ComparedRows], Float]
 
     def described(
-        self, own: Float, other: Float, tried: str, groups: Int | None = None
+        self, own: Float, other: Float, tried: str, advice: str, groups: Int | None = None
     ) -> dict[str, Any]:
         """Describe the errors or losses of the model and of the trees.
 
@@ -154,6 +152,7 @@ class Comparison:
             own: errors or losses of the model (n,)
             other: those of the trees (n,)
             tried: what else was tried
+            advice: ``tree_advice``
             groups: groups of the rows (n,), or None
         """
         loss = float(self.mean(own))
@@ -164,7 +163,7 @@ class Comparison:
             remarks.append(
                 f"boosting (scikit-learn's {self.trees}) has {self.loss} of {by_trees:.3g} on "
                 f"{len(own):,} left-out rows, this model {loss:.3g} (+{loss / by_trees - 1:.0%})"
-                f"{tried}: basis='trees', more vectors (effort='thorough', max_vectors), "
+                f"{tried}: {advice}more vectors (effort='thorough', max_vectors), "
                 f"transformed {self.transformed}, or declaring categories as such may help"
             )
         return {
@@ -271,11 +270,29 @@ def compared(
         losses = losses * (1.0 - entry["residuals"]["rmse_gain"])
     counts = " and ".join(f"{count:,}" for count in searched)
     tried = f", although the kernel search continued on {counts} rows" if searched else ""
-    described = comparison.described(losses, trees, tried, rows.new_groups)
+    advice = tree_advice(model, spec.request.basis)
+    return comparison.described(losses, trees, tried, advice, rows.new_groups)
+
+
+def tree_advice(model: Any, basis: Any) -> str:
+    """Return advice to add boosted trees to a model, or "" if it has them.
+
+    On the public sets, boosting has a RMSE or log loss that is lower by 10 % in ten of a hundred
+    splits into training and test rows. In eight of these, ``basis="trees"`` lowers that of the fit
+    by 9 to 22 %.
+
+    Args:
+        model: the model
+        basis: the option of its fit
+    """
     functions = model.design.functions
     if functions is not None and functions.trees is not None:
-        described["remarks"] = [each.replace(TREES_ADVISED, "") for each in described["remarks"]]
-    return described
+        return ""
+    if basis == AUTO:
+        return (
+            "basis='trees' adds such trees to the model, although basis='auto' saw no clear gain; "
+        )
+    return "basis='trees' adds such trees to the model, and usually helps; "
 
 
 def root_mean_square(errors: Float) -> float:

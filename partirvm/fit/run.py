@@ -18,7 +18,7 @@ from partirvm.data.folds import folded
 from partirvm.data.source import Tile
 from partirvm.execution.kernel_store import keeping_blocks
 from partirvm.fit.assessment import assessment_of, with_left_out_classes
-from partirvm.fit.comparison import ScoredClasses, compared
+from partirvm.fit.comparison import ScoredClasses, compared, tree_advice
 from partirvm.fit.driver import Driver, Entry, MemoryJournal, Outcome
 from partirvm.fit.found_groups import FoundGroups, SharedErrors, find_groups
 from partirvm.fit.remarks import (
@@ -139,7 +139,7 @@ class EntryReader:
             searched=judged.get("levels", ()),
             scored=self.scored,
         )
-        remark = lost(judged)
+        remark = lost(judged, tree_advice(self.journal.model, self.spec.request.basis))
         if reference["remarks"]:
             self.remarks.extend(reference["remarks"])
         elif remark:

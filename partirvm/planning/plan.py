@@ -44,6 +44,9 @@ from partirvm.types import (
 LEAST_PARTITION = 50
 """Minimum to which the memory limit may lower an automatic partition size."""
 
+LEAST_SECONDS = 0.05
+"""Time of boosted trees at the training rows from which it is stated."""
+
 SKLEARN_TREES = 100
 """Maximum number of boosted trees, per class for classes, that scikit-learn fits by default."""
 
@@ -689,11 +692,13 @@ def trees_text(shape: tuple[int, ...], n_rows: int, n_bytes: int) -> str:
     forests, outputs, rounds = shape
     seconds = n_rows * outputs * rounds / TREE_VALUES
     per_second = int(TREE_VALUES / max(outputs * rounds, 1))
+    on_training_rows = ""
+    if seconds >= LEAST_SECONDS:
+        on_training_rows = f", {format_duration(seconds)} for the training rows"
     return (
-        f"the boosted trees ({counted(rounds, 'round')} of {counted(outputs, 'tree')} in "
-        f"{counted(forests, 'forest')}) take about {format_bytes(n_bytes)} and "
-        f"{format_duration(seconds)} for the training rows; {per_second:,} predictions per second "
-        "and core"
+        f"boosted trees take about {format_bytes(n_bytes)} ({counted(forests, 'forest')} of "
+        f"{counted(outputs * rounds, 'tree')}){on_training_rows}; {per_second:,} predictions per "
+        "second and core"
     )
 
 

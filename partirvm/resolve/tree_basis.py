@@ -345,8 +345,8 @@ def with_trees(samples: Samples, problem: Problem) -> GrownTrees:
         source = folded(samples.source, problem.empty.scaling, problem.empty.functions)
         note = (
             f"boosted trees were learned from {len(sample.rows.rows):,} rows in "
-            f"{trees.roots.shape[2]:,} rounds; for a training row, their prediction is that "
-            "without its fold"
+            f"{trees.roots.shape[2]:,} rounds; each training row is predicted by trees that "
+            "learned from other rows"
         )
         return GrownTrees(problem, source, (note,))
     reason = "no boosted trees: the time limit has passed"

@@ -2,6 +2,7 @@
 
 import json
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from numpy.random import default_rng
 from partirvm import RVMClassifier, RVMRegressor, ingest, jobs
 from partirvm.errors import AccuracyWarning, StorageError
 from partirvm.fit import comparison
-from partirvm.fit.comparison import COMPARISONS
+from partirvm.fit.comparison import COMPARISONS, tree_advice
 from partirvm.fit.remarks import lost, worse
 from partirvm.jobs import open_job
 from partirvm.options import Request
@@ -194,7 +195,7 @@ def test_a_rival_must_be_better_by_a_tenth_and_significantly(ours, other, better
         assert np.sqrt(np.mean(ours**2) / np.mean(other**2)) > 1.15, (
             "by the mean of all rows it is better"
         )
-    described = COMPARISONS["RMSE"].described(ours, other, "")
+    described = COMPARISONS["RMSE"].described(ours, other, "", "")
     assert bool(described["remarks"]) is better
 
 
@@ -219,7 +220,19 @@ def test_a_warning_about_a_lost_kernel_needs_a_clear_difference():
         "lost": True,
         "levels": [800],
     }
-    assert "500 rows that taught nothing, the best kernel found 0.45 (+12%)" in lost(judgement)
-    assert lost(judgement | {"error": 0.43}) == ""
-    assert lost(judgement | {"lost": False}) == ""
-    assert lost({}) == ""
+    text = lost(judgement, "grow trees; ")
+    assert "500 rows that taught nothing, the best kernel found 0.45 (+12%)" in text
+    assert "grow trees; transformed features" in text
+    assert "grow trees" not in lost(judgement | {"rival": "nearest rows"}, "grow trees; ")
+    assert lost(judgement | {"error": 0.43}, "") == ""
+    assert lost(judgement | {"lost": False}, "") == ""
+    assert lost({}, "") == ""
+
+
+@pytest.mark.parametrize("basis", [None, "linear", "auto", "trees"])
+def test_advice_names_boosted_trees_unless_the_model_has_them(basis):
+    trees = object() if basis == "trees" else None
+    model = SimpleNamespace(design=SimpleNamespace(functions=SimpleNamespace(trees=trees)))
+    advice = tree_advice(model, basis)
+    assert ("basis='trees' adds such trees" in advice) == (basis != "trees")
+    assert ("basis='auto' saw no clear gain" in advice) == (basis == "auto")

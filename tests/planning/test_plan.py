@@ -225,7 +225,8 @@ def test_stored_kernel_blocks_leave_memory_for_every_pass(
 def test_the_cost_of_boosted_trees_is_stated():
     """By hand: 10,000 rows × 3 trees × 100 rounds at 30 million values a second take .1 s."""
     text = trees_text((6, 3, 100), 10_000, 3 << 20)
-    assert "100 rounds of 3 trees in 6 forests" in text
+    assert "6 forests of 300 trees" in text
     assert "3 MiB" in text
     assert "0.1 s" in text
     assert "100,000 predictions per second" in text
+    assert "training rows" not in trees_text((6, 3, 100), 1_000, 3 << 20)
