@@ -178,7 +178,7 @@ def _option(columns: tuple[str, ...]) -> str:
     option = f"groups=Groups({value}) in fit (`ingest --groups {','.join(columns)}`)"
     if len(columns) > 1:
         return option
-    return f"{option}; the column is then no feature, which it remains if groups=... is its values"
+    return f"{option}, or groups=... to the values of the column if it is to remain a feature"
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,9 @@ LEAST_RELEVANCE = 1e-3
 NAMED_FEATURES = 6
 """Maximum number of features that are named."""
 
+CLEARLY_LESS = 0.9
+"""Ratio of two standard deviations of noise below which both are stated."""
+
 LEAST_TREE_SHARE = 0.01
 """Share of the variance of the predictions below which the share of boosted trees is no number: it
 may be negative where other parts of the model correct the trees."""
@@ -57,10 +60,11 @@ class Assessment:
         rows: the rows that were scored: "left-out", "held-out" or "training"
         n_scored: number of these rows
         figures: figures by name. For numbers: ``r2``, ``rmse``, ``target_sd``, ``coverage_95``,
-            ``noise_sd`` and, with left-out groups, ``noise_sd_of_known_groups``; for classes: ``accuracy``, ``log_loss``, ``ece``, ``ece_by_chance`` (the
-            ECE expected if all probabilities were right), ``log_loss_of_shares`` (the log loss of
-            the classes' frequencies) and ``largest_share`` (the frequency of the largest class).
-            Figures that are unknown are missing
+            ``noise_sd`` and, with left-out groups, ``noise_sd_of_known_groups``; for classes:
+            ``accuracy``, ``log_loss``, ``ece``, ``ece_by_chance`` (the ECE expected if all
+            probabilities were right), ``log_loss_of_shares`` (the log loss of the classes'
+            frequencies) and ``largest_share`` (the frequency of the largest class). Figures that
+            are unknown are missing
         n_rows: number of training rows
         n_vectors: number of relevance vectors
         local_bytes: bytes of the errors of training rows that correct predictions, or 0
@@ -344,9 +348,12 @@ def _noise(facts: Assessment) -> list[str]:
     if "noise_sd" not in facts.figures:
         return []
     text = f"Noise: standard deviation {format_number(facts.figures['noise_sd'])}"
-    if "noise_sd_of_known_groups" in facts.figures:
-        of_known = format_number(facts.figures["noise_sd_of_known_groups"])
-        text += f" for new groups, {of_known} for known groups that are named in the prediction"
+    of_known = facts.figures.get("noise_sd_of_known_groups", np.inf)
+    if of_known < CLEARLY_LESS * facts.figures["noise_sd"]:
+        text += (
+            f" for new groups, {format_number(of_known)} for known groups that are named in the "
+            "prediction"
+        )
     varies = " on average; it depends on the features" if facts.noise_varies else ""
     return [f"{text}{varies}."]
 
