@@ -328,7 +328,7 @@ def _trees(facts: Assessment) -> list[str]:
         return []
     share = percent(min(facts.tree_share, 1.0))
     if facts.tree_share < LEAST_TREE_SHARE:
-        share = f"less than {percent(LEAST_TREE_SHARE)}"
+        share = f"less than {100 * LEAST_TREE_SHARE:.0f} %"
     return [f"Boosted trees account for {share} of the variance of the predictions."]
 
 
