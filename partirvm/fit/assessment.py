@@ -61,8 +61,8 @@ def assessment_of(
         outliers=outliers,
         kernel_rows=max((entry["rows"] for entry in spec.entries if entry["kernel"]), default=0),
         kernel_widths=_widths(model),
-        jumps=_jumps(model),
-        tree_share=_share_of_trees(model, sample.X[:MOST_TREE_ROWS]),
+        jumps=jumps_of(model),
+        tree_share=share_of_trees(model, sample.X[:MOST_TREE_ROWS]),
         left_out_groups=_left_out_groups(model),
     )
     if spec.problem.likelihood.classifies:
@@ -70,7 +70,7 @@ def assessment_of(
     return _with_known_groups(_of_numbers(facts, spec.problem, record), model)
 
 
-def _jumps(model: AnyModel) -> tuple[tuple[str, float], ...]:
+def jumps_of(model: AnyModel) -> tuple[tuple[str, float], ...]:
     """Return the names of the jumps of a numeric target, and the changes of the target, the largest
     first.
 
@@ -88,7 +88,7 @@ def _jumps(model: AnyModel) -> tuple[tuple[str, float], ...]:
     return tuple(sorted(jumps, key=lambda jump: -abs(jump[1])))
 
 
-def _share_of_trees(model: AnyModel, X: Float) -> float:
+def share_of_trees(model: AnyModel, X: Float) -> float:
     """Return the share of the variance of a model's predictions that comes from boosted trees:
 
         Σ_c cov(f_c, g_c) ÷ Σ_c var(f_c),

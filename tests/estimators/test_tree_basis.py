@@ -77,6 +77,14 @@ def test_new_rows_have_the_predictions_of_trees_of_all_rows(fitted):
     assert fitted.basis_weights_[1] != 0.0
 
 
+def test_the_share_of_trees_is_their_covariance_with_the_predictions(fitted):
+    X, y = stored_steps()
+    trees = HistGradientBoostingRegressor(**BOOSTING).fit(X, (y - y.mean()) / y.std())
+    of_trees = y.std() * fitted.basis_weights_[1] * trees.predict(X)
+    both = np.cov(of_trees, fitted.predict(X))
+    assert_allclose(fitted.model_.assessment.tree_share, both[0, 1] / both[1, 1])
+
+
 def test_training_rows_have_predictions_of_trees_without_their_fold(fitted):
     """Given α and β, the weights are the posterior mean for these columns (Tipping 2001, eqs. 12
     and 13)."""
