@@ -33,7 +33,7 @@ rent = (
     - 1.2 * flats["floor"] * (flats["lift"] == "no")
     + 30 / np.sqrt(flats["area"])
     + rng.normal(size=n)
-).rename("rent")
+)
 
 # %%
 # ``kernel="anova"`` always uses this kernel; ``kernel="auto"`` chooses it where it predicts left-out rows better.
