@@ -56,4 +56,5 @@ for main in display.effects.main:
     print(f"{main.at.feature:>9}: {main.share:6.1%} alone, {main.total:6.1%} with others")
 for pair in display.effects.interactions:
     print(f"{pair.first.feature} with {pair.second.feature}: {pair.share:.1%}")
-print(dict(zip(flats.columns, model.feature_relevance_.round(3), strict=True)))
+for name, share in zip(flats.columns, model.feature_relevance_, strict=True):
+    print(f"{name:>9}: {share:6.1%}")

@@ -406,6 +406,10 @@ def predict(
     to row i of the table, so that rows with too few or too many fields are an error without
     --skip-bad-rows. No target is needed.
 
+    If the job was fitted with groups, rows of a table count as rows of new groups. Rows of known
+    groups are predicted with the effects of their groups if DATA is a dataset with groups:
+    `partirvm ingest new.csv new.zarr --like TRAIN_DATA --groups COLUMN`.
+
     The output appears under its name once all rows have been predicted. Until then, the predictions
     are in a hidden folder next to it, such as .predictions.csv.partial. If the command is killed,
     this folder remains, and the next command with the same output removes it.
@@ -455,8 +459,8 @@ def evaluate(
     (for rmse, the root of the mean square), and `targets` contains the scores of each target. For
     classification, they are n_rows, n_vectors, accuracy, log_loss (mean, in nats), brier (mean
     squared error of the probabilities), ece (expected calibration error, 15 bins) and, for two
-    classes, roc_auc.
-    --augment works as in `partirvm predict`.
+    classes, roc_auc. --augment works as in `partirvm predict`. If the job was fitted with groups,
+    all rows count as rows of new groups.
 
     \b
     Example:

@@ -28,7 +28,7 @@ FLAGS |= {"allow_code": "--allow-code", "augment": "--augment"}
 _ANY = "|".join(FLAGS)
 _BEFORE = r"(?<![\w'\"`/.\-=])"
 _AFTER = r"(?![\w'\"`/(=\-]|\.\w)"
-_VALUE = re.compile(rf"{_BEFORE}(?<!\()({_ANY})=('[^']*'|\"[^\"]*\"|[\w.]+)")
+_VALUE = re.compile(rf"{_BEFORE}(?<!\w\()({_ANY})=('[^']*'|\"[^\"]*\"|[\w.]+)")
 _NAME = re.compile(rf"{_BEFORE}({'|'.join(name for name in FLAGS if '_' in name)}){_AFTER}")
 
 

@@ -123,10 +123,11 @@ class LeftOutLogits:
 
     def __add__(self, other: Self) -> Self:
         return type(self)(
-            *(
-                np.concatenate([getattr(self, name), getattr(other, name)])
-                for name in ("logits", "codes", "weights", "groups", "variances")
-            )
+            np.concatenate([self.logits, other.logits]),
+            np.concatenate([self.codes, other.codes]),
+            np.concatenate([self.weights, other.weights]),
+            np.concatenate([self.groups, other.groups]),
+            np.concatenate([self.variances, other.variances]),
         )
 
     def take(self, places: Int) -> Self:

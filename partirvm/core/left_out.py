@@ -174,6 +174,7 @@ class LeftOut:
             columns in other groups replace own columns only for the rest
         excess: mean squared error of left-out groups minus that of left-out rows, known from
             another source, or None
+        effect_square: mean square of independent effects of groups, which are part of the errors
     """
 
     errors: Float
@@ -186,6 +187,7 @@ class LeftOut:
     groups: Int | None = None
     difference: float = 0.0
     excess: float | None = None
+    effect_square: float = 0.0
 
     @classmethod
     def of(
@@ -280,14 +282,19 @@ class LeftOut:
         """Return the errors of predictors without independent effects of these ``variances`` (k,)
         at rows with these increasing numbers (k,)."""
         of_effects = self.targets[:, 1] * variances[np.searchsorted(rows, self.rows)]
-        return replace(self, variances=np.maximum(self.variances - of_effects[:, None], 0.0))
+        variances = np.maximum(self.variances - of_effects[:, None], 0.0)
+        return replace(self, variances=variances, effect_square=float(np.mean(of_effects)))
 
     def different_from(self, rows: Self) -> Self:
         """Return these errors of left-out groups with their ``difference``, given the errors of
         rows that were left out one by one. With an ``excess``, the errors are scaled to the mean
-        square of these rows' errors plus the excess."""
+        square of these rows' errors plus the excess.
+
+        Independent effects of groups are no part of the difference: the columns of a group do not
+        show them.
+        """
         square = float(np.mean(self.errors[:, 0] ** 2))
-        of_rows = float(np.mean(rows.expected()[0] ** 2))
+        of_rows = float(np.mean(rows.expected()[0] ** 2)) + self.effect_square
         groups = replace(self, difference=max(1.0 - of_rows / square, 0.0) if square else 0.0)
         expected = groups._mean_square()
         if self.excess is None or not expected:

@@ -13,6 +13,7 @@ import numpy as np
 
 from partirvm.core.scores import ClassScores, ece_by_chance
 from partirvm.data.source import Tile
+from partirvm.kernels.jumps import Jumps
 from partirvm.model import AnyModel
 from partirvm.model.summary import FEW_ROWS_OF_LEVEL, Assessment, relevant
 from partirvm.resolve.resolve import FitSpec
@@ -55,17 +56,46 @@ def assessment_of(
         outliers=outliers,
         kernel_rows=max((entry["rows"] for entry in spec.entries if entry["kernel"]), default=0),
         kernel_widths=_widths(model),
+        jumps=jumps_of(model),
+        tree_share=float((record.trees or {}).get("share", 0.0)),
         left_out_groups=_left_out_groups(model),
     )
     if spec.problem.likelihood.classifies:
         return _of_classes(facts, spec.problem, record, model.columns.classes or ())
-    return _of_numbers(facts, spec.problem, record)
+    return _with_known_groups(_of_numbers(facts, spec.problem, record), model)
+
+
+def jumps_of(model: AnyModel) -> tuple[tuple[str, float], ...]:
+    """Return the names of the jumps of a numeric target, and the changes of the target, the largest
+    first.
+
+    A change is in the units of the target's standard deviation: for a warped target, those of its
+    map.
+    """
+    design = model.design
+    columns = design.columns_of(Jumps)
+    if design.functions is None or not len(columns):
+        return ()
+    names = list(design.functions.names(model.columns.features))
+    changes = (design.scaling.t_scale[0] * model.mean[columns]).tolist()
+    numbers = design.active[columns - int(design.bias)].tolist()
+    jumps = [(names[number], change) for number, change in zip(numbers, changes, strict=True)]
+    return tuple(sorted(jumps, key=lambda jump: -abs(jump[1])))
 
 
 def _left_out_groups(model: AnyModel) -> int:
     """Return the number of groups that were left out as a whole, or 0."""
     known = getattr(model, "known", None)
     return 0 if known is None else len(known.codes)
+
+
+def _with_known_groups(facts: Assessment, model: AnyModel) -> Assessment:
+    """Return the facts with the noise at rows of known groups, if that at new groups is known."""
+    known = getattr(model, "known", None)
+    if known is None or "noise_sd" not in facts.figures:
+        return facts
+    noise_sd = float(np.sqrt(known.noise_variance))
+    return replace(facts, figures={**facts.figures, "noise_sd_of_known_groups": noise_sd})
 
 
 def _of_numbers(facts: Assessment, problem: Problem, record: Record) -> Assessment:

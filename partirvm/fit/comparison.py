@@ -44,6 +44,9 @@ rounds at .2 reach the error of scikit-learn's 100 at .1 within 2.5 % in a third
 
 MOST_RATE = 0.4
 
+TREE_ADVICE = "basis='trees' adds such trees to the model, and usually helps; "
+"""Advice to a model that is worse than boosted trees."""
+
 BETTER = 1.1
 """Ratio by which the error of the trees must be lower for them to be named."""
 
@@ -161,7 +164,7 @@ class Comparison:
             remarks.append(
                 f"boosting (scikit-learn's {self.trees}) has {self.loss} of {by_trees:.3g} on "
                 f"{len(own):,} left-out rows, this model {loss:.3g} (+{loss / by_trees - 1:.0%})"
-                f"{tried}: basis='trees', more vectors (effort='thorough', max_vectors), "
+                f"{tried}: {TREE_ADVICE}more vectors (effort='thorough', max_vectors), "
                 f"transformed {self.transformed}, or declaring categories as such may help"
             )
         return {

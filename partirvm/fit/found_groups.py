@@ -27,6 +27,7 @@ from partirvm.core.row_order import resemblance
 from partirvm.core.sampling import Purpose, draw_key, uniform
 from partirvm.data.source import Source
 from partirvm.execution import Executor
+from partirvm.fit.comparison import root_mean_square
 from partirvm.fit.left_out_refits import LEVEL, FittedRows, RefitScores
 from partirvm.fit.residual_rows import ResidualReader
 from partirvm.model import Model
@@ -127,8 +128,8 @@ class FoundGroups:
             option = _option(self.columns)
         return (
             f"{rows}: if {groups} are left out, errors are {self.ratio:.1f} × those of left-out "
-            f"rows, and 95 % intervals cover {self.covered:.0%} of the rows. Intervals are right "
-            "for new rows of these groups, but too narrow for new groups: if you predict new "
+            f"rows, and 95 % intervals cover {100 * self.covered:.0f} % of the rows. Intervals are "
+            "right for new rows of these groups, but too narrow for new groups: if you predict new "
             f"groups, set {option}"
         )
 
@@ -178,7 +179,7 @@ def _option(columns: tuple[str, ...]) -> str:
     option = f"groups=Groups({value}) in fit (`ingest --groups {','.join(columns)}`)"
     if len(columns) > 1:
         return option
-    return f"{option}; the column is then no feature, which it remains if groups=... is its values"
+    return f"{option}, or groups=... to the values of the column if it is to remain a feature"
 
 
 @dataclass(frozen=True)
@@ -340,21 +341,21 @@ class GroupSearch:
         """
         sample, alone = self._sample(places)
         groups = codes[places]
-        least = LARGER * _root_mean(alone.errors)
+        least = LARGER * root_mean_square(alone.errors)
         has_residuals = sample.model.residuals is not None
         # local residuals hardly change errors of new groups, so that errors without them come first
-        if has_residuals and _root_mean(sample.of_vectors.left_out(groups).errors) <= least:
+        if has_residuals and root_mean_square(sample.of_vectors.left_out(groups).errors) <= least:
             return None
         together = sample.left_out(groups)
         end = max(float(np.quantile(alone.scores, LEVEL)), 1.0)
         inside = (together.scores <= end).astype(np.float64)
         covered = float(inside.mean())
         highest = covered + SURE * standard_error(inside, groups[together.rows])
-        error = _root_mean(together.errors)
+        error = root_mean_square(together.errors)
         if highest >= MISLEADING or error <= least:
             return None
         n_groups = len(np.unique(groups))
-        ratio = error / _root_mean(alone.errors)
+        ratio = error / root_mean_square(alone.errors)
         return FoundGroups(tuple(columns), n_groups, len(groups) / n_groups, ratio, covered)
 
     def _sample(self, places: Int) -> tuple[FittedRows, RefitScores]:
@@ -399,11 +400,6 @@ def successive_rows(order: Int) -> Int:
     runs = order // RUN_ROWS
     chosen = np.linspace(0, runs.max(), LEFT_OUT // RUN_ROWS).astype(np.int64)
     return np.flatnonzero(np.isin(runs, chosen))
-
-
-def _root_mean(errors: Float) -> float:
-    """Return the root mean square of errors (n,)."""
-    return float(np.sqrt(np.mean(errors**2)))
 
 
 def find_groups(

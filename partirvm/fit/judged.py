@@ -42,6 +42,9 @@ outliers."""
 NAMED = 8
 """Maximum number of outliers that are named."""
 
+BOOSTING = "boosting"
+"""Name of the rival that consists of boosted trees."""
+
 RIVAL = 0.9
 """Loss of a rival ÷ loss of the mean from which the mean is clearly worse."""
 
@@ -187,7 +190,7 @@ def _losses(X: Float, t: Float, new: Bool) -> dict[str, Float]:
         "mean": np.broadcast_to(known[1].mean(axis=0), t[new].shape),
         "least squares": LinearRegression().fit(*known).predict(X[new]),
         "regression on 10 nearest neighbours": KNeighborsRegressor(10).fit(*known).predict(X[new]),
-        "boosting": np.column_stack([each.predict(X[new]) for each in trees]),
+        BOOSTING: np.column_stack([each.predict(X[new]) for each in trees]),
     }
     return {name: ((each - t[new]) ** 2).mean(axis=1) for name, each in predicted.items()}
 
@@ -209,7 +212,7 @@ def _class_losses(X: Float, t: Float, new: Bool) -> dict[str, Float]:
     frequencies = np.bincount(codes)[classes] / len(codes)
     rivals: dict[str, Any] = {
         "logistic regression": LogisticRegression(max_iter=1000),
-        "boosting": HistGradientBoostingClassifier(random_state=0),
+        BOOSTING: HistGradientBoostingClassifier(random_state=0),
     }
     losses = {"mean": -np.log(frequencies[places])}
     for name, rival in rivals.items():

@@ -10,9 +10,11 @@ from partirvm import errors
 from partirvm.core.termination import Termination
 from partirvm.data import Source
 from partirvm.execution import Executor
+from partirvm.fit.comparison import TREE_ADVICE
 from partirvm.fit.driver import Driver, Entry, Outcome
-from partirvm.fit.judged import Verdict, judged, outliers
+from partirvm.fit.judged import BOOSTING, Verdict, judged, outliers
 from partirvm.fit.local_residuals import LEAST_LEFT_OUT
+from partirvm.learning.left_out_judge import TREES
 from partirvm.quoting import format_bytes, listed, quoted
 from partirvm.resolve.resolve import FitSpec
 from partirvm.types import COMPARED_MEMORY
@@ -129,11 +131,12 @@ def warn_without_vectors(spec: FitSpec, driver: Driver) -> None:
             errors.DataWarning,
         )
         return
+    trees = "basis='trees', " if verdict.better == BOOSTING else ""
     errors.warn(
         f"no relevance vector is left, so the model predicts the {predicted}, with a {loss} of "
         f"{verdict.own:.3g} on {verdict.rows:,} left-out rows, where {verdict.better} has "
-        f"{verdict.losses[verdict.better]:.3g}: try another kernel, such as kernel='matern32', "
-        "more rows, or transformed features",
+        f"{verdict.losses[verdict.better]:.3g}: try {trees}another kernel, such as "
+        "kernel='matern32', more rows, or transformed features",
         errors.AccuracyWarning,
     )
 
@@ -189,14 +192,15 @@ def worse(entry: Entry, history: Sequence[Entry]) -> str:
 
 def lost(judged: dict[str, Any]) -> str:
     """Return a remark if the search has not found a kernel that predicts as well as its rivals, or
-    ""."""
+    "", given their errors."""
     if not judged.get("lost") or judged["error"] < CLEARLY_LOST * judged["rival_error"]:
         return ""
+    advice = TREE_ADVICE if judged["rival"] == TREES else ""
     rows = " and ".join(f"{count:,}" for count in judged["levels"])
     return (
         f"{judged['rival']} have an RMSE of {judged['rival_error']:.3g} of the target's deviation "
         f"on {judged['rows']:,} rows that taught nothing, the best kernel found "
         f"{judged['error']:.3g} (+{judged['error'] / judged['rival_error'] - 1:.0%}), although "
-        f"the search continued on {rows} rows: transformed features, categories declared as such, "
-        "or basis functions for the missing structure may help"
+        f"the search continued on {rows} rows: {advice}transformed features, categories declared "
+        "as such, or basis functions for the missing structure may help"
     )

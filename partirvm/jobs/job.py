@@ -49,6 +49,9 @@ ASSESSED = {
     "copies": float,
     "outliers": str,
     **dict.fromkeys(("kernel_rows", "kernel_widths", "groups"), range(MOST)),
+    "left_out_groups?": range(MOST),
+    "jumps?": list[list[str | float]],
+    "tree_share?": float,
 }
 """Schema of ``Assessment`` in a history line."""
 

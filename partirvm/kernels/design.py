@@ -97,6 +97,14 @@ class Design(DeclaredState):
             [np.full(int(self.bias), BIAS, dtype=np.int64), label_of(self.active)]
         )
 
+    def columns_of(self, kind: type) -> Int:
+        """Return the positions (k,) of the columns of basis functions of this kind, such as
+        ``Jumps``."""
+        if self.functions is None:
+            return np.zeros(0, dtype=np.int64)
+        is_kind = np.isin(self.active, self.functions.numbers_of(kind))
+        return int(self.bias) + np.flatnonzero(is_kind)
+
     @property
     def all_labels(self) -> Int:
         """Labels of all columns (M,), the leading columns first."""
@@ -296,12 +304,7 @@ class Design(DeclaredState):
     @property
     def places_without_groups(self) -> Int:
         """The positions of the columns that are no columns of groups."""
-        is_group = np.zeros(self.n_columns, dtype=np.bool_)
-        groups = self.group_columns
-        if self.functions is not None and groups is not None:
-            # they are the last functions
-            is_group = label_of(self.all_labels) >= self.functions.size - groups.size
-        return np.flatnonzero(~is_group)
+        return np.delete(np.arange(self.n_columns), self.columns_of(GroupColumns))
 
     def without_groups(self) -> "Design":
         """Return the design of rows of new groups, without columns of groups."""

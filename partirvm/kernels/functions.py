@@ -143,6 +143,11 @@ class Basis(FunctionHolder, DeclaredState):
         jumps = [part for part, _ in self.parts if isinstance(part, Jumps)]
         return jumps[0] if jumps else None
 
+    def numbers_of(self, kind: type) -> Int:
+        """Return the numbers (k,) of the functions of this kind, such as ``Jumps``."""
+        is_kind = [np.full(size, isinstance(function, kind)) for function, size in self.parts]
+        return np.flatnonzero(np.concatenate(is_kind))
+
     def single_features(self, active: Int, d: int) -> Int:
         """Return the position of the only feature on which each function with these numbers
         depends, (k,); −1 if it may depend on several of the d features."""
@@ -162,8 +167,7 @@ class Basis(FunctionHolder, DeclaredState):
     def is_flat(self, active: Int) -> Bool:
         """Return a mask (k,) of the functions with these numbers that are jumps, whose slope is 0
         but at the jump."""
-        flat = [np.full(size, isinstance(function, Jumps)) for function, size in self.parts]
-        return np.concatenate(flat)[active]
+        return np.isin(active, self.numbers_of(Jumps))
 
     def features(self, active: Int, d: int) -> Bool:
         """Return a mask (d,) of the features on which the functions with these numbers depend."""

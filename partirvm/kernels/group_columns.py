@@ -24,6 +24,12 @@ NO_GROUP = -1.0
 """Place of a row whose group has no columns."""
 
 
+def effect_terms(points: Float, n_slopes: int) -> Float:
+    """Return the terms of a group's effect at points (n, d): 1 and the first features (n, 1 +
+    n_slopes)."""
+    return np.column_stack([np.ones(len(points)), points[:, :n_slopes]])
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class GroupColumns(DeclaredState):
     """The columns of G groups: K of the first group, then K of the second, and so on.
@@ -84,8 +90,8 @@ class GroupColumns(DeclaredState):
         return np.where(self.codes[places] == groups, places, NO_GROUP).astype(np.float64)
 
     def terms(self, points: Float) -> Float:
-        """Return the values (n, K) of the columns of its own group at points (n, d)."""
-        return np.column_stack([np.ones(len(points)), points[:, : self.n_slopes]])
+        """Return the values (n, K) of the columns of a row's group at points (n, d)."""
+        return effect_terms(points, self.n_slopes)
 
     def prior_variance(self, points: Float) -> Float:
         """Return the variance (n,) of the effect of a new group at points (n, d)."""

@@ -348,11 +348,11 @@ def _compared(choice: dict[str, Any]) -> str:
             f"{choice['gain']:+.3f} ± {choice['error']:.3f} nats on each of {choice['rows']:,} "
             "left-out rows"
         )
-        return f"{text}{choice['form']}: directions change the log density by {gain}: "
+        return f"{text}directions change the log density by {gain}; {choice['form']}: "
     if "directions" in choice:
         return (
-            f"{text}{choice['form']}: directions change the evidence by "
-            f"{choice['directions']:+,.1f} nats: "
+            f"{text}directions change the evidence by {choice['directions']:+,.1f} nats; "
+            f"{choice['form']}: "
         )
     return f"{text}{choice['form']}: "
 

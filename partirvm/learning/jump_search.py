@@ -247,12 +247,13 @@ def jumps(judge: LeftOutJudge, order: Int, fit: ProcessFit, numeric: Int) -> Jum
         numeric: positions of the features that are numbers
     """
     judge = replace(judge, residuals=False)
-    teachers = order[~np.isin(order, judge.new)]
-    numbers = teachers[:ROWS]
-    others = np.sort(teachers[ROWS:])
+    not_left_out = order[~np.isin(order, judge.new)]
+    numbers = not_left_out[:ROWS]
+    others = np.sort(not_left_out[ROWS:])
     process = ProcessRows.of(judge.sample, judge.problem, numbers)
     rows = JumpRows.of(process, numbers, numeric)
-    plain = best = climb(rows.rows, replace(fit, pairs=[]), STEPS)
+    plain = climb(rows.rows, replace(fit, pairs=[]), STEPS)
+    best = plain
     known = Jumps((), ())
     for _ in range(ROUNDS):
         gains = rows.gains(best, COLUMNS)

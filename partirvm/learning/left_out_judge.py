@@ -26,6 +26,9 @@ from partirvm.planning.memory import PROCESS_ROWS
 from partirvm.spec.problem import Problem
 from partirvm.types import Float, Int
 
+TREES = "boosted trees"
+"""Name of the rival that consists of boosted trees."""
+
 JUDGED_ROWS = 500
 """Maximum number of left-out rows."""
 
@@ -165,7 +168,7 @@ class LeftOutJudge:
             )
             with threadpool_limits(1, "openmp"):
                 columns = [trees.fit(known.X, t, weights).predict(new.X) for t in known.t.T]
-            predicted["boosted trees"] = np.column_stack(columns)
+            predicted[TREES] = np.column_stack(columns)
         return {name: self._weighted(new.t - targets) for name, targets in predicted.items()}
 
     def verdict(self, losses: Float) -> LeftOutVerdict:

@@ -6,6 +6,7 @@ from typing import Self
 import numpy as np
 
 from partirvm.core.group_effects import GroupEffects
+from partirvm.kernels.group_columns import effect_terms
 from partirvm.types import Float, Int
 
 
@@ -62,7 +63,7 @@ class KnownEffects:
 
     def terms(self, points: Float) -> Float:
         """Return b(x) (n, K) at scaled features (n, d)."""
-        return np.column_stack([np.ones(len(points)), points[:, : self.means.shape[1] - 1]])
+        return effect_terms(points, self.means.shape[1] - 1)
 
     def means_at(self, points: Float, places: Int) -> Float:
         """Return the means (n,) at scaled features (n, d) of groups at these positions (n,); 0 for

@@ -21,6 +21,12 @@ LEAST_RELEVANCE = 1e-3
 NAMED_FEATURES = 6
 """Maximum number of features that are named."""
 
+CLEARLY_LESS = 0.9
+"""Ratio of two standard deviations of noise below which both are stated."""
+
+NAMED_JUMPS = 4
+"""Maximum number of jumps that are named."""
+
 FEW_SCORED = 100
 """Number of rows below which a figure of left-out rows is uncertain: with 100 rows, the standard
 error of an RMSE is 7 %."""
@@ -49,11 +55,12 @@ class Assessment:
         target: name of the target, with its transformation
         rows: the rows that were scored: "left-out", "held-out" or "training"
         n_scored: number of these rows
-        figures: figures by name. For numbers: ``r2``, ``rmse``, ``target_sd``, ``coverage_95`` and
-            ``noise_sd``; for classes: ``accuracy``, ``log_loss``, ``ece``, ``ece_by_chance`` (the
-            ECE expected if all probabilities were right), ``log_loss_of_shares`` (the log loss of
-            the classes' frequencies) and ``largest_share`` (the frequency of the largest class).
-            Figures that are unknown are missing
+        figures: figures by name. For numbers: ``r2``, ``rmse``, ``target_sd``, ``coverage_95``,
+            ``noise_sd`` and, with left-out groups, ``noise_sd_of_known_groups``; for classes:
+            ``accuracy``, ``log_loss``, ``ece``, ``ece_by_chance`` (the ECE expected if all
+            probabilities were right), ``log_loss_of_shares`` (the log loss of the classes'
+            frequencies) and ``largest_share`` (the frequency of the largest class). Figures that
+            are unknown are missing
         n_rows: number of training rows
         n_vectors: number of relevance vectors
         local_bytes: bytes of the errors of training rows that correct predictions, or 0
@@ -66,6 +73,9 @@ class Assessment:
         outliers: sentence on a few targets that decide the errors, or ""
         kernel_rows: number of rows from which the kernel was learned, or 0
         kernel_widths: number of widths that were learned
+        jumps: names of the jumps of the target, and the changes of the target in the units of its
+            standard deviation, the largest first
+        tree_share: mean weight of boosted trees in the predictions, or 0
         groups: number of groups of related rows that are not left out together, or 0
         left_out_groups: number of groups that are left out as a whole, or 0
     """
@@ -86,6 +96,8 @@ class Assessment:
     outliers: str = ""
     kernel_rows: int = 0
     kernel_widths: int = 0
+    jumps: tuple[tuple[str, float], ...] = ()
+    tree_share: float = 0.0
     groups: int = 0
     left_out_groups: int = 0
 
@@ -120,7 +132,14 @@ class Summary:
 
 def summarised(facts: Assessment) -> Summary:
     """Return the summary of a model from the facts that its fit stored."""
-    sentences = [*_quality(facts), _size(facts), *_noise(facts), *_features(facts)]
+    sentences = [
+        *_quality(facts),
+        _size(facts),
+        *_trees(facts),
+        *_jumps(facts),
+        *_noise(facts),
+        *_features(facts),
+    ]
     figures = {
         "rows": facts.rows,
         "n_scored": facts.n_scored,
@@ -131,6 +150,9 @@ def summarised(facts: Assessment) -> Summary:
         "features": list(facts.features),
         "n_features": facts.n_features,
         "copies": facts.copies,
+        "jumps": dict(facts.jumps),
+        "tree_share": facts.tree_share,
+        "left_out_groups": facts.left_out_groups,
     }
     return Summary(doubts_about(facts), tuple(sentences), figures)
 
@@ -140,6 +162,7 @@ def from_json(stored: Mapping[str, Any]) -> Assessment:
     lists = {
         "features": tuple(stored.get("features", ())),
         "levels": tuple((name, count) for name, count in stored.get("levels", ())),
+        "jumps": tuple((name, change) for name, change in stored.get("jumps", ())),
     }
     names = {item.name for item in fields(Assessment)}
     return Assessment(**{k: value for k, value in stored.items() if k in names} | lists)
@@ -259,7 +282,7 @@ def _error(facts: Assessment) -> str:
     figures = facts.figures
     rmse = format_number(figures["rmse"])
     if "r2" not in figures:
-        return f"RMSE {rmse}{_scored(facts)}."
+        return f"RMSE {rmse}{_scored(facts, 'larger')}."
     spread = f"{named(facts.target)} has a standard deviation of "
     return (
         f"R² {_r2(figures['r2'])}{_scored(facts)} (RMSE {rmse}; {spread}"
@@ -267,8 +290,13 @@ def _error(facts: Assessment) -> str:
     )
 
 
-def _scored(facts: Assessment) -> str:
-    """Return text on the rows that were scored."""
+def _scored(facts: Assessment, on_new_rows: str = "less") -> str:
+    """Return text on the rows that were scored.
+
+    Args:
+        facts: the facts
+        on_new_rows: what a figure of the training rows is on new rows, "less" or "larger"
+    """
     count = f"{facts.n_scored:,}"
     left_out = f"{count} left-out rows, each predicted without using it"
     if facts.left_out_groups:
@@ -277,7 +305,7 @@ def _scored(facts: Assessment) -> str:
     return {
         "left-out": f" on {left_out}",
         "held-out": f" on {count} rows of validation data",
-        "training": f" on the {count} training rows, and less on new rows",
+        "training": f" on the {count} training rows, and {on_new_rows} on new rows",
     }[facts.rows]
 
 
@@ -290,12 +318,38 @@ def _size(facts: Assessment) -> str:
     return f"{text}."
 
 
+def _trees(facts: Assessment) -> list[str]:
+    """Return the sentence on the part of boosted trees in the predictions."""
+    if not facts.tree_share:
+        return []
+    share = percent(facts.tree_share)
+    return [f"Boosted trees have a weight of {share} in the predictions, and the fit the rest."]
+
+
+def _jumps(facts: Assessment) -> list[str]:
+    """Return the sentence on the jumps of a numeric target."""
+    if not facts.jumps:
+        return []
+    texts = [f"by {change:+.3g} where {named(name)}" for name, change in facts.jumps[:NAMED_JUMPS]]
+    count = len(facts.jumps)
+    if count > NAMED_JUMPS:
+        return [f"{named(facts.target)} has {count:,} jumps, the largest {', '.join(texts)}."]
+    return [f"{named(facts.target)} jumps {', '.join(texts)}."]
+
+
 def _noise(facts: Assessment) -> list[str]:
     """Return the sentence on the noise of a numeric target."""
     if "noise_sd" not in facts.figures:
         return []
+    text = f"Noise: standard deviation {format_number(facts.figures['noise_sd'])}"
+    of_known = facts.figures.get("noise_sd_of_known_groups", np.inf)
+    if of_known < CLEARLY_LESS * facts.figures["noise_sd"]:
+        text += (
+            f" for new groups, {format_number(of_known)} for known groups that are named in the "
+            "prediction"
+        )
     varies = " on average; it depends on the features" if facts.noise_varies else ""
-    return [f"Noise: standard deviation {format_number(facts.figures['noise_sd'])}{varies}."]
+    return [f"{text}{varies}."]
 
 
 def _features(facts: Assessment) -> list[str]:
@@ -312,8 +366,9 @@ def _features(facts: Assessment) -> list[str]:
     if count == facts.n_features:
         every = "Both" if count == 2 else f"All {count:,}"
         return [f"{every} features matter, in this order: {names}."]
-    verb = "matters" if count == 1 else "matter"
-    return [f"{count:,} of {facts.n_features:,} features {verb}, in this order: {names}."]
+    if count == 1:
+        return [f"1 of {facts.n_features:,} features matters: {names}."]
+    return [f"{count:,} of {facts.n_features:,} features matter, in this order: {names}."]
 
 
 def percent(share: float) -> str:

@@ -112,6 +112,7 @@ def _shares(mains: Sequence[MainEffect], pairs: Sequence[Interaction], axis: Any
         axis.legend(loc="lower right")
     axis.set_yticks(places, names)
     axis.invert_yaxis()
+    axis.xaxis.set_major_formatter(lambda share, _: f"{100 * share:.0f} %")
     axis.set(xlabel="share of the variance", xlim=(0, None))
 
 

@@ -48,6 +48,9 @@ FEATURES = 6
 """Number of features that are named for each direction."""
 
 
+LEAST_SPAN = 0.01
+"""Smallest span of the vertical axis of a curve, as a fraction of its largest value."""
+
 MARK = "· partirvm</title>"
 """Text that every page contains, by which a file is recognised as a page."""
 
@@ -155,12 +158,21 @@ def _curves(
         values = np.concatenate([values for _, values in lines.values()])
         axis.set(xlabel="fit", yscale="log" if 0 < 20 * values.min() < values.max() else "linear")
         axis.xaxis.get_major_locator().set_params(integer=True)
+        _show_at_least(axis, LEAST_SPAN * float(np.abs(values).max()))
         if len(lines) > 1:
             axis.legend()
 
     if not any(len(values) > 1 for _, values in lines.values()):
         return []
     return [Chart(f"{title} over fits", remark, paint)]
+
+
+def _show_at_least(axis: Any, span: float) -> None:
+    """Widen the vertical axis to a span, so that tiny changes do not look large."""
+    lower, upper = axis.get_ylim()
+    if upper - lower < span:
+        middle = 0.5 * (lower + upper)
+        axis.set_ylim(middle - 0.5 * span, middle + 0.5 * span)
 
 
 def size_charts(sizes: Sequence[Sequence[float]], last: Mapping[str, Any]) -> list[Chart]:
@@ -202,7 +214,17 @@ def _renderer() -> Callable[..., str]:
         lstrip_blocks=True,
         finalize=finalize,
     )
+    environment.filters["sentence"] = sentence
     return environment.get_template("page.html.jinja").render
+
+
+def sentence(note: str) -> str:
+    """Return a note as a sentence.
+
+    >>> sentence("40 groups have effects"), sentence("boosting took too long.")
+    ('40 groups have effects.', 'Boosting took too long.')
+    """
+    return note[:1].upper() + note[1:] + ("" if note.endswith(".") else ".")
 
 
 def _page(job: Any) -> str:

@@ -148,7 +148,8 @@ def _residuals(facts: Mapping[str, Any]) -> str | None:
     if not (residuals := facts.get("residuals")):
         return None
     density = f"mean log density {residuals['density_gain']:+z.2f}"
-    gains = f"{-residuals['rmse_gain']:+.0%}, {density}"
+    change = round(-residuals["rmse_gain"], 2) + 0.0  # never -0
+    gains = f"{change:+.0%}, {density}"
     if residuals["lacking"]:
         need = (
             f"their {format_bytes(residuals['lacking'])} need a job folder or a larger memory_limit"

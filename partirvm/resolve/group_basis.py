@@ -23,8 +23,8 @@ from partirvm.resolve.small_fits import LearnedKernel
 from partirvm.spec.problem import Problem
 from partirvm.types import Int
 
-SOLVER = "fast"
-"""The solver that cannot hold α fixed."""
+WITHOUT_FIXED_ALPHA = "fast"
+"""The solver that cannot hold α fixed, as columns of groups need."""
 
 
 def with_group_effects(samples: Samples, problem: Problem) -> Problem:
@@ -35,7 +35,7 @@ def with_group_effects(samples: Samples, problem: Problem) -> Problem:
         samples: supplies random rows
         problem: the problem with the initial kernel
     """
-    if not takes_effects(problem) or samples.request.solver == SOLVER:
+    if not takes_effects(problem) or samples.request.solver == WITHOUT_FIXED_ALPHA:
         return problem
     problem = replace(problem, group_effects=True)
     if not chooses(samples.request):
@@ -62,7 +62,10 @@ def with_group_columns(samples: Samples, kernel: LearnedKernel) -> LearnedKernel
         return kernel
     n_groups = len(groups.known)
     if n_groups > MOST_COLUMNS:
-        note = f"effects of groups are no part of the fit: {n_groups:,} groups are too many"
+        note = (
+            f"effects of groups are no part of the fit: its {n_groups:,} groups are more than "
+            f"{MOST_COLUMNS:,}"
+        )
         return replace(kernel, notes=(*kernel.notes, note))
     variances = GroupVariances()
     most = min(samples.source.n_rows, VARIANCE_ROWS)
@@ -76,7 +79,10 @@ def with_group_columns(samples: Samples, kernel: LearnedKernel) -> LearnedKernel
     source = folded(unfolded_source(kernel.source), problem.empty.scaling, problem.empty.functions)
     deviation = problem.target_scale * float(np.sqrt(variances.intercept))
     slopes = " and slopes" if columns.n_slopes else ""
-    note = f"{n_groups:,} groups have effects{slopes}, with a standard deviation of {deviation:.3g}"
+    note = (
+        f"the {n_groups:,} groups have effects{slopes} with a standard deviation of "
+        f"{deviation:.3g}; predictions of new groups include this uncertainty"
+    )
     return replace(kernel, problem=problem, source=source, notes=(*kernel.notes, note))
 
 

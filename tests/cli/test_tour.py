@@ -208,6 +208,10 @@ def test_help_shows_the_three_steps_and_all_commands(cli):
             "leave fit_intercept=False out, say allow_code=True",
             "leave --no-intercept out, say --allow-code",
         ),
+        (
+            "more vectors (effort='thorough', max_vectors) may help",
+            "more vectors (--effort thorough, --max-vectors) may help",
+        ),
         ("no kernel is learned", None),
         ("the column 'memory_limit' of `max_rounds`", None),
         ("data/max_rounds.csv and max_rounds.csv: there are none", None),

@@ -267,10 +267,14 @@ def test_many_rows_are_left_out_by_whole_groups():
     assert len(many.codes) == MOST_GROUPS
 
 
-@pytest.mark.parametrize(("of_rows", "difference"), [(1.0, 0.75), (2.0, 0.0), (3.0, 0.0)])
-def test_differences_between_groups_have_no_substitutes(of_rows, difference):
-    """Errors 2 without the group, 4 without its columns; of the change, at least 1 − (r/2)² counts,
-    and the rest as far as a column in another group is not near."""
+@pytest.mark.parametrize(
+    ("of_rows", "of_effects", "difference"),
+    [(1.0, 0.0, 0.75), (2.0, 0.0, 0.0), (3.0, 0.0, 0.0), (1.0, 1.0, 0.5), (1.0, 3.0, 0.0)],
+)
+def test_differences_between_groups_have_no_substitutes(of_rows, of_effects, difference):
+    """Errors 2 without the group, 4 without its columns; of the change, at least 1 − (r² + v)/2²
+    counts, with the variance v of effects, and the rest as far as a column in another group is not
+    near."""
     n = 30
     groups = LeftOut(
         np.tile([2.0, 4.0], (n, 1)),
@@ -280,7 +284,7 @@ def test_differences_between_groups_have_no_substitutes(of_rows, difference):
         np.ones((n, 2)),
         nearest=np.array([1.0]),
         groups=np.arange(n) // 3,
-    )
+    ).without_variances(np.arange(n), np.full(n, of_effects))
     rows = LeftOut(
         np.full((n, 2), of_rows),
         np.zeros((n, 2)),
@@ -291,7 +295,7 @@ def test_differences_between_groups_have_no_substitutes(of_rows, difference):
     )
     errors, variances = groups.different_from(rows).expected()
     assert_allclose(errors, 2.0 + 2.0 * difference)
-    assert_allclose(variances, difference)
+    assert_allclose(variances, difference * max(1.0 - of_effects, 0.0))
 
 
 @pytest.mark.parametrize("most", [1, 15, 40, 1000])

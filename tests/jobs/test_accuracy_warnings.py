@@ -11,7 +11,7 @@ from numpy.random import default_rng
 from partirvm import RVMClassifier, RVMRegressor, ingest, jobs
 from partirvm.errors import AccuracyWarning, StorageError
 from partirvm.fit import comparison
-from partirvm.fit.comparison import COMPARISONS
+from partirvm.fit.comparison import COMPARISONS, TREE_ADVICE
 from partirvm.fit.remarks import lost, worse
 from partirvm.jobs import open_job
 from partirvm.options import Request
@@ -219,7 +219,10 @@ def test_a_warning_about_a_lost_kernel_needs_a_clear_difference():
         "lost": True,
         "levels": [800],
     }
-    assert "500 rows that taught nothing, the best kernel found 0.45 (+12%)" in lost(judgement)
+    text = lost(judgement)
+    assert "500 rows that taught nothing, the best kernel found 0.45 (+12%)" in text
+    assert f"{TREE_ADVICE}transformed features" in text
+    assert TREE_ADVICE not in lost(judgement | {"rival": "nearest rows"})
     assert lost(judgement | {"error": 0.43}) == ""
     assert lost(judgement | {"lost": False}) == ""
     assert lost({}) == ""

@@ -208,7 +208,7 @@ def test_history_and_status_of_a_fit_have_the_remark():
             [
                 "30 groups of about 12 rows have equal values of 'place'",
                 "if whole groups are left out, errors are 2.0 ×",
-                "cover 61% of the rows",
+                "cover 61 % of the rows",
                 "set groups=Groups('place') in fit (`ingest --groups place`)",
             ],
         ),

@@ -10,8 +10,9 @@ from exported import reader_in
 from numpy.testing import assert_allclose, assert_array_equal
 from with_jumps import JUMPS, estimator_with_jumps, rows_with_gaps
 
-from partirvm import Anova, load_model, save_model
+from partirvm import Anova, RVMRegressor, load_model, save_model
 from partirvm.errors import PartirvmError
+from partirvm.fit.assessment import jumps_of
 from partirvm.kernels.functions import LINEAR, Basis
 from partirvm.kernels.jumps import Jumps
 from partirvm.model.feature_effects import effects_of, marginals_of
@@ -120,3 +121,18 @@ def test_forged_jumps_are_refused(forged, tmp_path):
     save_model(replace(model, design=replace(model.design, functions=functions)), tmp_path / "m")
     with pytest.raises(PartirvmError):
         load_model(tmp_path / "m")
+
+
+def test_jumps_of_a_model_are_changes_of_its_predictions():
+    """Between two rows on either side of a threshold; the largest change comes first."""
+    estimator = estimator_with_jumps()
+    jumps = jumps_of(estimator.model_)
+    sizes = [abs(change) for _, change in jumps]
+    assert sizes == sorted(sizes, reverse=True)
+    names = [f"x{j} > {t:.6g}" for j, t in zip(JUMPS.features, JUMPS.thresholds, strict=True)]
+    assert sorted(names) == sorted(name for name, _ in jumps)
+    for name, j, threshold in zip(names, JUMPS.features, JUMPS.thresholds, strict=True):
+        rows = np.full((2, 3), 0.2)
+        rows[:, j] = threshold - 1e-9, threshold + 1e-9
+        assert_allclose(dict(jumps)[name], np.diff(estimator.predict(rows))[0], atol=1e-6)
+    assert jumps_of(RVMRegressor(gamma=0.5, residual="none").fit(*rows_with_gaps()).model_) == ()

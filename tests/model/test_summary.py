@@ -72,6 +72,29 @@ def test_the_summary_says_that_whole_groups_are_left_out():
     assert "on 1,200 left-out rows of 80 groups, each predicted without its group" in text
 
 
+def test_the_summary_names_jumps_and_the_part_of_trees():
+    jumps = (("km > 4.2", 3.14159), ("hour > 7", -0.5))
+    lines = str(summarised(replace(NUMBERS, jumps=jumps, tree_share=0.4321))).splitlines()
+    assert "fare jumps by +3.14 where km > 4.2, by -0.5 where hour > 7." in lines
+    assert any("Boosted trees have a weight of 43.2 % in the predictions" in line for line in lines)
+
+
+def test_the_summary_names_the_largest_of_many_jumps():
+    jumps = tuple((f"km > {k}", 1.0 / k) for k in range(1, 8))
+    text = str(summarised(replace(NUMBERS, jumps=jumps)))
+    assert "fare has 7 jumps, the largest by +1 where km > 1," in text
+    assert "km > 5" not in text
+
+
+def test_the_summary_says_the_noise_for_known_groups():
+    figures = {**NUMBERS.figures, "noise_sd_of_known_groups": 0.7}
+    lines = str(summarised(replace(NUMBERS, figures=figures))).splitlines()
+    assert (
+        "Noise: standard deviation 1.90 for new groups, 0.700 for known groups that are named in "
+        "the prediction."
+    ) in lines
+
+
 @pytest.mark.parametrize(("count", "end"), [(6, "f."), (7, "f, g."), (8, "f and others.")])
 def test_the_summary_names_a_single_further_feature(count, end):
     text = str(summarised(replace(NUMBERS, features=tuple("abcdefgh"[:count]))))
@@ -136,7 +159,7 @@ def test_training_errors_are_called_too_small():
 
 
 def test_facts_survive_json_and_unknown_fields_are_ignored():
-    facts = replace(NUMBERS, levels=(("shop", 400),))
+    facts = replace(NUMBERS, levels=(("shop", 400),), jumps=(("km > 4", 1.5),))
     stored = json.loads(json.dumps(asdict(facts)))
     assert from_json({**stored, "later": 1}) == facts
 

@@ -49,6 +49,7 @@ def browse(folder, source, width):
     return json.loads(unescape(re.search(r'data-measured="(.*?)"', tree)[1]))
 
 
+@pytest.mark.usefixtures("processes")
 @pytest.mark.skipif(CHROMIUM is None, reason="no chromium is installed")
 @pytest.mark.parametrize("width", some([390, 1100], {390}))
 def test_a_browser_renders_the_page(tmp_path, width):
