@@ -9,6 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import t as student
 
 from partirvm.core import Calibration, LeftOut, sampled_rows
+from partirvm.core.left_out import OF_ROWS
 from partirvm.errors import UsageError
 from partirvm.types import LEFT_OUT_ROWS
 
