@@ -8,10 +8,8 @@ from by_default import some
 from numpy.random import default_rng
 from sampling import problem_of, sample_of
 
-from partirvm.learning import ProcessFit, ProcessRows
+from partirvm.learning import ProcessFit, ProcessRows, SearchSettings, learning_options, steep
 from partirvm.learning.process_search import RegressionSearch
-from partirvm.learning.search import SearchSettings, learning_options
-from partirvm.learning.steep import LITTLE, explains_little, noise_alone, predicts_little
 
 KNOWN = 100
 
@@ -41,13 +39,13 @@ def fit_of(problem, share):
 )
 def test_a_share_of_the_variance_raises_the_density(share, little):
     """By −½ log(1 − share) nats per row."""
-    assert (-0.5 * np.log(1 - share) < LITTLE) == little
+    assert (-0.5 * np.log(1 - share) < steep.LITTLE) == little
     X, y = linear(share, 1100)
     problem = problem_of(X, y)
     with sample_of(X, y) as sample:
         rows = ProcessRows.of(sample, problem, np.arange(KNOWN))
         new = ProcessRows.of(sample, problem, np.arange(KNOWN, 1100))
-        assert predicts_little(rows, new, fit_of(problem, share)) == little
+        assert steep.predicts_little(rows, new, fit_of(problem, share)) == little
 
 
 @pytest.mark.parametrize("seed", some(range(5), {0}))
@@ -64,7 +62,7 @@ def test_evidence_by_luck_is_noise(n, share, noise, seed):
         settings = SearchSettings(learning_options(n), 0, 200)
         run = RegressionSearch(sample, problem, settings, np.arange(n), KNOWN, {})
         rows = run.rows(np.arange(KNOWN))
-        bare = rows.evaluate(noise_alone(rows))
+        bare = rows.evaluate(steep.noise_alone(rows))
         fit = replace(fit_of(problem, share or 0.3), value=bare[0] + LUCK * KNOWN)
-        assert not explains_little(rows, fit)
+        assert not steep.explains_little(rows, fit)
         assert run.is_noise_beside(fit) == noise
