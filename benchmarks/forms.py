@@ -1,11 +1,14 @@
-"""Functions that trees see well: sums of parts, jumps, and a sum with one interaction, known exactly.
+"""Functions that trees see well: sums of parts, jumps, and sums with interactions, known exactly.
 
 ``python -m benchmarks.forms --help``. Each line is a function and a number of rows, with the root
 mean square error to the true function (divided by its standard deviation) of each method: the
 default fit, ``basis="trees"`` and ``basis="auto"``, scikit-learn's HistGradientBoosting and, if they
-are installed, LightGBM and CatBoost, all with their defaults. The last column is the error of the
-better of the default and the trees, divided by that of the best other method. ``--table FILE``
-writes the table.
+are installed, LightGBM, CatBoost, and sums of functions of features: InterpretML's
+ExplainableBoostingRegressor (EBM, one process) and pyGAM's LinearGAM, whose smoothness is chosen by
+its own grid search. All others have their defaults, except that EBM averages two bags, not 14,
+which take seven times as long. The last column is the error of the first of this package's methods
+(the default, unless it is left out), divided by that of the best other library. ``--lines FILE``
+adds each result to a file, whose results ``--table FILE`` shows together.
 """
 
 import argparse
@@ -13,10 +16,11 @@ import importlib
 import json
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -38,6 +42,12 @@ TARGET = 1.05
 STEPS = (0.35, 0.6, 0.2, 0.75)
 """Thresholds of the jumps."""
 
+MORE_STEPS = (0.35, 0.6, 0.2, 0.75, 0.5, 0.85, 0.45, 0.3)
+"""Thresholds of the jumps of eight features."""
+
+HEIGHTS = (2.0, 1.0, -1.5, 1.0, 0.8, -1.2, 0.6, 1.0)
+"""Heights of the jumps of eight features."""
+
 
 def additive(X: Float) -> Float:
     """Return a sum of waves, one of each feature, with frequencies from 1 to 5."""
@@ -56,14 +66,72 @@ def one_interaction(X: Float) -> Float:
     return additive(X) + 4.0 * (X[:, 0] - 0.5) * (X[:, 1] - 0.5) * np.sqrt(X.shape[1])
 
 
+def more_steps(X: Float) -> Float:
+    """Return a sum of jumps of eight features, the first two of which interact."""
+    above = X[:, :8] > np.array(MORE_STEPS)
+    return np.asarray(above @ np.array(HEIGHTS) + 2.0 * (above[:, 0] & above[:, 1]))
+
+
+def periodic(X: Float) -> Float:
+    """Return a sum of waves with two to seven periods, one of each feature."""
+    periods = 2 + np.arange(X.shape[1])
+    return np.asarray(np.sin(2 * np.pi * periods * X).sum(axis=1))
+
+
+def waves_and_steps(X: Float) -> Float:
+    """Return waves of the first four features and jumps of the next four."""
+    above = X[:, 4:8] > np.array(STEPS)
+    return np.asarray(additive(X[:, :4]) + above @ np.array(HEIGHTS[:4]))
+
+
+def switched_waves(X: Float) -> Float:
+    """Return one of two waves, of different features, by a threshold of a third feature."""
+    first = np.sin(2 * np.pi * X[:, 1])
+    second = np.cos(3 * np.pi * X[:, 2])
+    return np.asarray(np.where(X[:, 0] > STEPS[0], first, second) + X[:, 3])
+
+
 FORMS: dict[str, tuple[int, Callable[[Float], Float]]] = {
     "additive, 6 features": (6, additive),
     "additive, 12 features": (12, additive),
     "additive, 20 features": (20, additive),
     "steps, 6 features": (6, steps),
     "additive and an interaction, 8 features": (8, one_interaction),
+    "steps and an interaction, 10 features": (10, more_steps),
+    "periodic sum, 6 features": (6, periodic),
+    "waves and steps, 8 features": (8, waves_and_steps),
+    "switched waves, 6 features": (6, switched_waves),
 }
 """Number of features and function, by name; features are uniform between 0 and 1."""
+
+
+class Library(NamedTuple):
+    """An estimator of another library, which need not be installed.
+
+    Attributes:
+        module: module that is imported
+        estimator: name of the estimator
+        options: its options; all others have their defaults
+    """
+
+    module: str
+    estimator: str
+    options: dict[str, Any]
+
+
+LIBRARIES = {
+    "LightGBM": Library("lightgbm", "LGBMRegressor", {"n_jobs": 1, "verbose": -1}),
+    "CatBoost": Library(
+        "catboost",
+        "CatBoostRegressor",
+        {"thread_count": 1, "verbose": 0, "allow_writing_files": False},
+    ),
+    "EBM": Library(
+        "interpret.glassbox", "ExplainableBoostingRegressor", {"n_jobs": 1, "outer_bags": 2}
+    ),
+    "GAM": Library("pygam", "LinearGAM", {}),
+}
+"""Estimators of other libraries, by name."""
 
 
 @dataclass
@@ -84,9 +152,9 @@ class Line:
 
     @property
     def ratio(self) -> float:
-        """The smaller error of the default and the trees ÷ that of the best other method."""
-        own = min(error for name, error in self.errors.items() if name in OURS)
-        return own / min(error for name, error in self.errors.items() if name not in OURS)
+        """The error of the first method of this package ÷ that of the best other method."""
+        first = next(error for name, error in self.errors.items() if name in OURS)
+        return first / min(error for name, error in self.errors.items() if name not in OURS)
 
 
 def methods() -> dict[str, Callable[[], Any]]:
@@ -99,23 +167,20 @@ def methods() -> dict[str, Callable[[], Any]]:
         "auto": lambda: RVMRegressor(random_state=0, basis="auto"),
         "HGB": lambda: HistGradientBoostingRegressor(random_state=0),
     }
-    others = {
-        "LightGBM": ("lightgbm", "LGBMRegressor", {"n_jobs": 1, "verbose": -1}),
-        "CatBoost": (
-            "catboost",
-            "CatBoostRegressor",
-            {"thread_count": 1, "verbose": 0, "allow_writing_files": False},
-        ),
-    }
-    for name, (module, kind, options) in others.items():
+    for name, library in LIBRARIES.items():
         try:
-            kinds = importlib.import_module(module)
+            module = importlib.import_module(library.module)
         except ImportError:
             continue
-        known[name] = lambda kinds=kinds, kind=kind, options=options: getattr(kinds, kind)(
-            **options
-        )
+        known[name] = partial(getattr(module, library.estimator), **library.options)
     return known
+
+
+def fit(model: Any, X: Float, y: Float) -> Any:
+    """Return the model, fitted to the rows; a LinearGAM chooses its smoothness by a grid search."""
+    if hasattr(model, "gridsearch"):
+        return model.gridsearch(X, y, progress=False)
+    return model.fit(X, y)
 
 
 def compared(name: str, n_rows: int, chosen: list[str], seed: int = 0) -> Line:
@@ -138,23 +203,37 @@ def compared(name: str, n_rows: int, chosen: list[str], seed: int = 0) -> Line:
         if method not in chosen:
             continue
         began = time.process_time()
-        predicted = construct().fit(X[:n_rows], y).predict(X[n_rows:])
+        predicted = fit(construct(), X[:n_rows], y).predict(X[n_rows:])
         line.seconds[method] = time.process_time() - began
         error = np.sqrt(np.mean((predicted - truth[n_rows:]) ** 2))
         line.errors[method] = float(error) / scale
     return line
 
 
+def merged(lines: Iterable[Line]) -> list[Line]:
+    """Return one line for each function and number of rows, with the methods of all its lines."""
+    by_case: dict[tuple[int, str], Line] = {}
+    for line in lines:
+        case = by_case.setdefault((line.n_rows, line.name), Line(line.name, line.n_rows))
+        case.errors |= line.errors
+        case.seconds |= line.seconds
+    order = list(FORMS)
+    return sorted(by_case.values(), key=lambda line: (line.n_rows, order.index(line.name)))
+
+
 def table(lines: list[Line]) -> Iterator[str]:
     """Yield the lines of a Markdown table, and the share of ratios within ``TARGET``."""
-    names = list(lines[0].errors)
+    names = [
+        name for name in (*OURS, "HGB", *LIBRARIES) if any(name in line.errors for line in lines)
+    ]
     yield f"| function | rows | {' | '.join(names)} | ratio |"
     yield "|---" * (len(names) + 3) + "|"
     for line in lines:
-        errors = " | ".join(
-            f"{line.errors[name]:.3f} ({line.seconds[name]:.1f} s)" for name in names
-        )
-        yield f"| {line.name} | {line.n_rows:,} | {errors} | {line.ratio:.2f} |"
+        errors = [
+            f"{line.errors[name]:.3f} ({line.seconds[name]:.1f} s)" if name in line.errors else ""
+            for name in names
+        ]
+        yield f"| {line.name} | {line.n_rows:,} | {' | '.join(errors)} | {line.ratio:.2f} |"
     close = sum(line.ratio <= TARGET for line in lines)
     yield ""
     yield f"{close} of {len(lines)} ratios are at most {TARGET}."
@@ -164,19 +243,29 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--rows", type=int, nargs="+", default=[500, 2000])
+    parser.add_argument("--rows", type=int, nargs="*", default=[500, 2000])
     parser.add_argument("--forms", nargs="+", default=list(FORMS), help="names of functions")
     parser.add_argument("--methods", nargs="+", default=list(methods()), help="names of methods")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument(
+        "--lines", type=Path, help="file to which each result is added; the table shows all of them"
+    )
     parser.add_argument("--table", type=Path, help="file for the table")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     lines = []
+    if options.lines is not None and options.lines.exists():
+        stored = options.lines.read_text().splitlines()
+        lines = [Line(**json.loads(text)) for text in stored]
     for n_rows in options.rows:
         for name in options.forms:
             lines.append(compared(name, n_rows, options.methods, options.seed))
-            print(json.dumps({**vars(lines[-1]), "ratio": round(lines[-1].ratio, 3)}), flush=True)
-    text = "\n".join(table(lines))
+            text = json.dumps(vars(lines[-1]))
+            print(text, flush=True)
+            if options.lines is not None:
+                with options.lines.open("a") as file:
+                    file.write(f"{text}\n")
+    text = "\n".join(table(merged(lines)))
     print(text)
     if options.table is not None:
         options.table.write_text(f"# Made sets (`benchmarks.forms`)\n\n{__doc__}\n{text}\n")

@@ -53,7 +53,12 @@ from partirvm.learning.left_out_judge import LeftOutJudge, judge_of
 from partirvm.learning.sample import SampledRows
 from partirvm.learning.screening import jittered, screened
 from partirvm.learning.search import LOSS, KernelSearch, SearchSettings, kernel_record, reductions
-from partirvm.learning.steep import explains_little, noise_alone, steep_directions
+from partirvm.learning.steep import (
+    explains_little,
+    noise_alone,
+    predicts_little,
+    steep_directions,
+)
 from partirvm.learning.turning import directions, promising
 from partirvm.process import in_threads
 from partirvm.spec.entries import Record
@@ -429,10 +434,18 @@ class RegressionSearch:
         return jumps(judge, self.order, fits.best, numeric)
 
     def is_explained_by(self, summed: ProcessFit | None) -> bool:
-        """Return True if sums of effects have clearly more evidence than noise alone."""
+        """Return True if sums of effects explain more than noise alone."""
         if summed is None:
             return False
-        return not explains_little(self.rows(self.order[: self.most]), summed)
+        return not self.is_noise_beside(summed)
+
+    def is_noise_beside(self, fit: ProcessFit) -> bool:
+        """Return True if a fit explains little of its rows, or predicts little of others."""
+        rows = self.rows(self.order[: self.most])
+        others = self.order[self.most : self.most + NEW_ROWS]
+        if explains_little(rows, fit):
+            return True
+        return len(others) == NEW_ROWS and predicts_little(rows, self.rows(others), fit)
 
     @property
     def chooses_form(self) -> bool:
@@ -599,7 +612,7 @@ def by_effects(
 def steep_start(run: RegressionSearch, widths: ProcessFit) -> ProcessFit | None:
     """Return the kernel from ``learning.steep`` if ``widths`` explain little and this kernel is
     better; None otherwise."""
-    if not explains_little(run.rows(run.order[: run.most]), widths):
+    if not run.is_noise_beside(widths):
         return None
     steep = steep_directions(run.sample, run.problem, run.order, run.settings.columns, widths)
     if steep is not None:

@@ -62,6 +62,20 @@ def explains_little(rows: ProcessRows, fit: ProcessFit) -> bool:
     return bare is not None and fit.value - bare[0] < LITTLE * len(rows.X)
 
 
+def predicts_little(rows: ProcessRows, new: ProcessRows, fit: ProcessFit) -> bool:
+    """Return True if the log density of new rows is hardly higher than with noise alone.
+
+    A dozen widths can raise the evidence of a few hundred rows of noise by as much as an effect.
+
+    Args:
+        rows: the rows of the process
+        new: rows from which nothing was learned
+        fit: a fit to ``rows``
+    """
+    gain = rows.predicted(fit, new)[1] - rows.predicted(noise_alone(rows), new)[1]
+    return bool(gain.mean() < LITTLE)
+
+
 def steep_directions(
     sample: SampledRows, problem: Problem, order: Int, most: int, widths: ProcessFit
 ) -> ProcessFit | None:

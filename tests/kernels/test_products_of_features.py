@@ -109,13 +109,26 @@ def product_of_two():
     return [(MIDDLES - 0.5, MIDDLES - 0.5)], [1.0], [0.0] * 2, [1 / 144] * 2
 
 
+def exponential():
+    """exp(Σ_j b_j x_j), a product of factors with closed moments; see Sobol & Levitan (1999)."""
+    rates = np.array([1.5, 0.9, 0.6])
+    columns = [tuple(np.exp(rate * MIDDLES) for rate in rates)]
+    squared_means = np.expm1(rates) ** 2 / rates**2
+    squares = np.expm1(2 * rates) / (2 * rates)
+    alone = (squares / squared_means - 1) * np.prod(squared_means)
+    total = (squares - squared_means) * np.prod(squares) / squares
+    return columns, [1.0], alone, total
+
+
 def line():
     """x + 2y + 3z, with variances b²/12."""
     columns = [tuple(MIDDLES if j == k else ONE for k in range(3)) for j in range(3)]
     return columns, LINES, LINES**2 / 12, LINES**2 / 12
 
 
-@pytest.mark.parametrize("function", [ishigami, g_function, waves, product_of_two, line])
+@pytest.mark.parametrize(
+    "function", [ishigami, g_function, exponential, waves, product_of_two, line]
+)
 def test_known_functions_have_their_sobol_indices(function):
     """Variances of main and total effects are those of the literature."""
     columns, weights, alone, total = function()
