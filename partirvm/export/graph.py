@@ -388,7 +388,11 @@ def _of_classes(graph: Graph, model: Any) -> dict[str, Any]:
         variances = graph.joined([_square(graph, model, phi, root) for root in model.root])
         f = _moderated(f, variances)
     if model.ramp is not None:
-        f = model.ramp.logits(f)
+        correction = model.ramp.correction
+        terms = 0.0
+        if correction is not None:
+            terms = f @ correction.slopes + correction.offsets
+        f = model.ramp.curve(f) + terms
     f = _of_unknown_levels_and_groups(graph, model, f)
     if f.width == 1:
         p = graph("Sigmoid", f)

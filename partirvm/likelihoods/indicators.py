@@ -105,9 +105,9 @@ class IndicatorLikelihood(GaussianLikelihood):
         left_out: bool,
         corrected: bool = False,
     ) -> tuple[Pass, ...]:
-        """Return the residual pass for a fit that lost digits, or else the pass for left-out rows;
-        a last fit needs neither."""
-        if last:
+        """Return the residual pass for a fit that lost digits, or else the pass for left-out rows,
+        from which a last fit of several classes learns a correction of the probabilities."""
+        if last and (not left_out or fit.n_classes < 3 or problem.groups is not None):
             return ()
         current = fit.posterior
         if not left_out:
@@ -119,7 +119,10 @@ class IndicatorLikelihood(GaussianLikelihood):
 
     def settle(self, fit: HyperState, *statistics: Any, last: bool) -> HyperState:
         if statistics and isinstance(statistics[0], LeftOutClasses):
-            return replace(fit, ramp=statistics[0].ramp(fit.ramp))
+            left_out = statistics[0]
+            return replace(
+                fit, ramp=left_out.corrected(fit.ramp) if last else left_out.ramp(fit.ramp)
+            )
         return super().settle(fit, *statistics, last=False)
 
     def record(self, problem: Problem, fit: HyperState, scores: Any) -> dict[str, Any]:
