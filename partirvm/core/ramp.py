@@ -8,7 +8,8 @@ sharpness. The ramp
 is the softmax of f for wide τ, and max(f_k, 0)^ρ for τ → 0: the first suits classes that hardly
 overlap, the second classes that do. Width τ and power ρ minimise the log loss of left-out rows
 (Platt 1999, "Probabilistic outputs for support vector machines", whose smoothed targets are also
-used here). At fixed α and β, leaving out row n gives
+used here). With three or more classes, a last fit adds terms that depend on all predictors
+(``core.class_correction``). At fixed α and β, leaving out row n gives
 
     f = t − (t − φᵀμ)/(1 − h_n),       h_n = β min(w_n, 1) φᵀΣφ:
 

@@ -4,7 +4,8 @@ hence Σ.
 The K indicators of a row are 1 for its class and 0 otherwise. One Gram matrix and one factor serve
 all indicators, so that a dense fit of K classes costs as much as a fit of one numeric target
 (``core.updates``). Left-out errors choose the ramp that turns predictors into probabilities
-(``core.ramp``), in one pass over at most ``ROWS`` rows after each fit.
+(``core.ramp``), in one pass over at most ``ROWS`` rows after each fit. With three or more classes,
+another pass follows the last fit, for a correction (``core.class_correction``).
 
 Unlike Newton steps on a softmax, least squares also fits rows that are already far on the correct
 side. On digits and pendigits, it makes a third fewer errors than Newton steps with the same kernel,
