@@ -196,9 +196,7 @@ def by_widths(
     choice: dict[str, Any] = facts | {"form": EACH}
     if start.compares and not (start.has_many and start.form == ONE):
         choice = facts | compared_forms(start)
-    is_decided = not (start.compares and start.has_many)
-    is_doubtful = start is not smoothest and is_decided and choice["form"] == EACH
-    if is_doubtful and not lowers_loss_by_widths(start, smoothest):
+    if loses_by_widths(start, smoothest, choice["form"]):
         return by_widths(sample, smoothest, settings, facts | SMOOTHEST, smoothest)
     if start.has_many and choice["form"] == EACH:
         kernel = learned_from_many(sample, problem, settings, best.kernel, choice)
@@ -372,6 +370,15 @@ def choose_family(losses: dict[str, Float]) -> FamilyChoice:
     best = min(others, key=lambda family: float(losses[family].mean()))
     is_clear = is_lower(losses[best], losses[smoothest], SURE)
     return FamilyChoice(best if is_clear else smoothest, losses)
+
+
+def loses_by_widths(start: OneWidth, smoothest: OneWidth, form: str) -> bool:
+    """Return True if the form is finally a width per feature, with which the family of ``start``
+    is not better than the smoothest one."""
+    is_open = start.compares and start.has_many
+    if start is smoothest or is_open or form != EACH:
+        return False
+    return not lowers_loss_by_widths(start, smoothest)
 
 
 def lowers_loss_by_widths(start: OneWidth, smoothest: OneWidth) -> bool:
