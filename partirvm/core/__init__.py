@@ -1,3 +1,4 @@
+from partirvm.core.class_correction import Correction
 from partirvm.core.diagnostics import STATED_LEVELS, ClassDiagnostics, NumberDiagnostics
 from partirvm.core.held_back import FOLDS, LEVEL_FOLDS, folds_of, level_folds, sampled_rows
 from partirvm.core.left_out import Calibration, LeftOut
@@ -30,6 +31,7 @@ __all__ = [
     "ClassDiagnostics",
     "ClassScores",
     "ColumnMoments",
+    "Correction",
     "GammaDensity",
     "GramBlock",
     "GramStatistics",

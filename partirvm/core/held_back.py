@@ -26,6 +26,9 @@ level's rows."""
 TREE_FOLDS = 5
 """Number of folds of boosted trees: a training row is predicted without a fifth of the rows."""
 
+CORRECTION_FOLDS = 5
+"""Number of folds of left-out rows that choose a correction of class probabilities."""
+
 SEARCH_FOLDS = 5
 """Number of folds in which forms of a kernel are compared."""
 
@@ -103,6 +106,14 @@ def tree_folds(rows: Int, groups: Int | None = None) -> Int:
     numbers = rows if groups is None else groups
     draws: Float = uniform(numbers, draw_key(0, Purpose.TREE_FOLDS))
     return np.floor(TREE_FOLDS * draws).astype(np.int64)
+
+
+def correction_folds(n: int) -> list[Bool]:
+    """Return masks (n,) of the folds of n left-out rows, without which a correction of class
+    probabilities is learned; they are random, since rows may be in order."""
+    draws: Float = uniform(np.arange(n), draw_key(0, Purpose.CORRECTION_FOLDS))
+    numbers = np.floor(CORRECTION_FOLDS * draws)
+    return [np.asarray(numbers == fold) for fold in range(CORRECTION_FOLDS)]
 
 
 def level_halves(rows: Int, seed: int) -> list[Int]:

@@ -8,7 +8,8 @@ sharpness. The ramp
 is the softmax of f for wide τ, and max(f_k, 0)^ρ for τ → 0: the first suits classes that hardly
 overlap, the second classes that do. Width τ and power ρ minimise the log loss of left-out rows
 (Platt 1999, "Probabilistic outputs for support vector machines", whose smoothed targets are also
-used here). At fixed α and β, leaving out row n gives
+used here). With three or more classes, a last fit adds terms that depend on all predictors
+(``core.class_correction``). At fixed α and β, leaving out row n gives
 
     f = t − (t − φᵀμ)/(1 − h_n),       h_n = β min(w_n, 1) φᵀΣφ:
 
@@ -24,6 +25,7 @@ from typing import Any, Self
 import numpy as np
 from scipy.special import log_softmax
 
+from partirvm.core.class_correction import Correction, learned_correction
 from partirvm.core.left_out import LEAST, OwnColumns, own_entries_zero
 from partirvm.core.link import targets
 from partirvm.types import Float
@@ -41,15 +43,47 @@ class Ramp:
         power: ρ
         loss: log loss of left-out rows, in nats
         wrong: error rate of left-out rows
+        correction: terms that depend on the predictors of all classes, or None
     """
 
     width: float = 0.2
     power: float = 1.0
     loss: float = np.nan
     wrong: float = np.nan
+    correction: Correction | None = None
 
     def logits(self, f: Float) -> Float:
         """Return the logits (n, K) of predictors ``f`` (n, K): log p_k up to a constant."""
+        logits = self.curve(f)
+        return logits if self.correction is None else logits + self.correction.of(f)
+
+    def band(self, f: Float, half: Float) -> tuple[Float, Float]:
+        """Return the lower and upper ends (n, K) of intervals for corrected logits.
+
+        The predictors are independent: the squares of the moves that each of them causes add up.
+
+        Args:
+            f: predictors (n, K)
+            half: half widths of the predictors' intervals (n, K)
+        """
+        assert self.correction is not None
+        logits = self.logits(f)
+        curve = self.curve(f)
+        rises = self.curve(f + half) - curve
+        falls = self.curve(f - half) - curve
+        below = np.zeros(f.shape)
+        above = np.zeros(f.shape)
+        for column, slopes in enumerate(self.correction.slopes):
+            upward = half[:, column : column + 1] * slopes
+            downward = -upward
+            upward[:, column] += rises[:, column]
+            downward[:, column] += falls[:, column]
+            below += np.minimum(np.minimum(upward, downward), 0.0) ** 2
+            above += np.maximum(np.maximum(upward, downward), 0.0) ** 2
+        return logits - np.sqrt(below), logits + np.sqrt(above)
+
+    def curve(self, f: Float) -> Float:
+        """Return the logits (n, K) without the correction."""
         return self.power * _log_softplus(f / self.width)
 
 
@@ -124,6 +158,14 @@ class LeftOutClasses:
         chosen = Ramp(*np.exp(best.x).tolist())
         wrong = float(shares @ (chosen.logits(f).argmax(axis=1) != self.codes))
         return replace(chosen, loss=-float(shares @ self.log_probability(chosen)), wrong=wrong)
+
+    def corrected(self, ramp: Ramp) -> Ramp:
+        """Return a ramp of these rows with a correction, if folds of the rows confirm it; its
+        losses are then those of the folds."""
+        learned = learned_correction(self.f, ramp.curve(self.f), self.codes, self.weights)
+        if learned is None:
+            return ramp
+        return replace(ramp, loss=learned.loss, wrong=learned.wrong, correction=learned.correction)
 
     def log_probability(self, ramp: Ramp) -> Float:
         """Return the log probability (n,) of each row's class with this ramp."""

@@ -34,6 +34,7 @@ class Purpose(IntEnum):
     RELEVANCE_ROWS = 16  # rows from which the relevance of features is computed
     LEVEL_FOLDS = 17  # rows that are left out when the effects of levels are learned
     TREE_FOLDS = 18  # rows that are left out when boosted trees are learned
+    CORRECTION_FOLDS = 19  # rows that are left out when a correction of probabilities is learned
 
 
 def stream(seed: int, purpose: Purpose, *numbers: int) -> np.random.Generator:

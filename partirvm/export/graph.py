@@ -391,7 +391,11 @@ def _of_classes(graph: Graph, model: Any) -> dict[str, Any]:
         variances = graph.joined([_square(graph, model, phi, root) for root in model.root])
         f = _moderated(f, variances)
     if model.ramp is not None:
-        f = model.ramp.logits(f)
+        correction = model.ramp.correction
+        terms = 0.0
+        if correction is not None:
+            terms = f @ correction.slopes + correction.offsets
+        f = model.ramp.curve(f) + terms
     if model.trees is not None:
         by_trees = values_of_trees(graph, model.trees.trees)
         if by_trees.width < f.width:  # two logits, of whose difference ``ClassModel`` predicts

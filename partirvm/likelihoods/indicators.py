@@ -4,7 +4,8 @@ hence Σ.
 The K indicators of a row are 1 for its class and 0 otherwise. One Gram matrix and one factor serve
 all indicators, so that a dense fit of K classes costs as much as a fit of one numeric target
 (``core.updates``). Left-out errors choose the ramp that turns predictors into probabilities
-(``core.ramp``), in one pass over at most ``ROWS`` rows after each fit.
+(``core.ramp``), in one pass over at most ``ROWS`` rows after each fit. With three or more classes,
+another pass follows the last fit, for a correction (``core.class_correction``).
 
 Unlike Newton steps on a softmax, least squares also fits rows that are already far on the correct
 side. On digits and pendigits, it makes a third fewer errors than Newton steps with the same kernel,
@@ -105,9 +106,9 @@ class IndicatorLikelihood(GaussianLikelihood):
         left_out: bool,
         corrected: bool = False,
     ) -> tuple[Pass, ...]:
-        """Return the residual pass for a fit that lost digits, or else the pass for left-out rows;
-        a last fit needs neither."""
-        if last:
+        """Return the residual pass for a fit that lost digits, or else the pass for left-out rows,
+        from which a last fit of several classes learns a correction of the probabilities."""
+        if last and (not left_out or fit.n_classes < 3 or problem.groups is not None):
             return ()
         current = fit.posterior
         if not left_out:
@@ -119,7 +120,10 @@ class IndicatorLikelihood(GaussianLikelihood):
 
     def settle(self, fit: HyperState, *statistics: Any, last: bool) -> HyperState:
         if statistics and isinstance(statistics[0], LeftOutClasses):
-            return replace(fit, ramp=statistics[0].ramp(fit.ramp))
+            left_out = statistics[0]
+            return replace(
+                fit, ramp=left_out.corrected(fit.ramp) if last else left_out.ramp(fit.ramp)
+            )
         return super().settle(fit, *statistics, last=False)
 
     def record(self, problem: Problem, fit: HyperState, scores: Any) -> dict[str, Any]:

@@ -131,13 +131,12 @@ class ClassModel(FittedModel):
     def _ends(self, multiple: float, kind: str, X: Float) -> tuple[Float, Float]:
         f, variance, near = self.moments(X)
         half = multiple * np.sqrt(variance)
+        if self.ramp is not None and self.ramp.correction is not None:
+            ends = self.ramp.band(f, half)
+        else:
+            ends = self._logits(f + half, f - half), self._logits(f - half, f + half)
         low, high, f = (
-            self._of_group(self._mixed(logits, X))
-            for logits in (
-                self._logits(f + half, f - half),
-                self._logits(f - half, f + half),
-                self._logits(f, f),
-            )
+            self._of_group(self._mixed(logits, X)) for logits in (*ends, self._logits(f, f))
         )
         if (variance := self._unknown_variances(X)) is not None:
             further = multiple**2 * variance

@@ -175,6 +175,10 @@ def _require_classes(model: ClassModel) -> None:
     M = model.design.n_columns
     n_roots = model.mean.shape[1] if model.ramp is None else 1
     _require_shape("root", model.root.shape, (n_roots, M, M))
+    if model.ramp is not None and model.ramp.correction is not None:
+        correction = model.ramp.correction
+        _require_shape("slopes", correction.slopes.shape, (K, K))
+        _require_shape("offsets", correction.offsets.shape, (K,))
     n_logits = 1 if model.mean.shape[1] == 1 or (K == 2 and model.ramp is not None) else K
     if model.known is not None:
         _require_class_groups(model.known, n_logits)

@@ -83,7 +83,10 @@ def test_three_classes_follow_the_formulas(likelihood):
     assert model.intercept_.shape == (3,)
     f = np.exp(-0.8 * ((X[:, None] - Z) ** 2).sum(axis=2)) @ model.weights_.T + model.intercept_
     ramp = model.model_.ramp
-    f = f if ramp is None else ramp.power * np.log(np.logaddexp(0.0, f / ramp.width))
+    if ramp is not None:
+        curve = ramp.power * np.log(np.logaddexp(0.0, f / ramp.width))
+        correction = ramp.correction
+        f = curve if correction is None else curve + f @ correction.slopes + correction.offsets
     assert_allclose(model.decision_function(X), f, atol=1e-9)
     assert_allclose(model.predict_proba(X), softmax(f, axis=1), atol=1e-9)
     assert_array_equal(model.predict(X), f.argmax(axis=1))

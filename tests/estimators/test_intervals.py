@@ -195,10 +195,13 @@ def test_class_probability_bands_follow_the_formulas(K, likelihood, rng):
         np.stack([((rows @ R) ** 2).sum(axis=1) for R in m.root], axis=1)
     )
     shape = (20,) if K == 2 else (20, K)
-    f, *ends = (
-        predictor if m.ramp is None else m.ramp.logits(predictor)
-        for predictor in (f, f - half, f + half)
-    )
+    if m.ramp is not None and m.ramp.correction is not None:
+        f, ends = m.ramp.logits(f), m.ramp.band(f, half)
+    else:
+        f, *ends = (
+            predictor if m.ramp is None else m.ramp.logits(predictor)
+            for predictor in (f, f - half, f + half)
+        )
     for end, expected in zip(model.predict_interval(test, 0.8), ends, strict=True):
         assert_allclose(end, expected.reshape(shape))
     lower, upper = model.predict_interval(test, 0.8, kind="probability")

@@ -16,7 +16,7 @@ from numpy.random import default_rng
 from numpy.testing import assert_allclose
 
 from partirvm import RVMClassifier, RVMRegressor, kernels
-from partirvm.core import Calibration, LocalQuantiles, Ramp
+from partirvm.core import Calibration, Correction, LocalQuantiles, Ramp
 from partirvm.errors import UsageError
 from partirvm.export.graph import SINGLE
 from partirvm.kernels import Basis, Design, LocalNoise, OnColumns
@@ -134,6 +134,8 @@ def random_classification(rng, seed, n_classes, design, root, facts):
     roots = np.stack([root] * C) if ramp is None else root[None]
     if C == 2 and ramp is None:
         ramp = Ramp(0.3, 1.0)
+    if ramp is not None and C > 2:
+        ramp = replace(ramp, correction=Correction(rng.normal(size=(C, C)), rng.normal(size=C)))
     weights = rng.normal(size=(len(root), C))
     facts |= {"likelihood": link, "moderate": ramp is None, "ramp": ramp}
     names = Columns(("a", "b", "c"), classes=tuple("xyzw"[:n_classes]))

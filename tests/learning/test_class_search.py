@@ -28,6 +28,7 @@ from partirvm.learning.class_search import (
     choose_family,
     family_losses,
     left_out,
+    lowers_loss_by_widths,
     one_width,
     unscaled,
     with_family_of,
@@ -229,6 +230,22 @@ def test_another_family_must_lower_the_loss_by_two_standard_errors(matern52, mat
 def started(sample, X, codes, K=2):
     settings = SearchSettings(learning_options(len(X)), seed=0, columns=1000, family=True)
     return one_width(sample, problem_of(X, codes, K=K), settings)
+
+
+@pytest.mark.parametrize("is_rough", some([False, True], {False}))
+def test_another_family_must_lower_the_loss_with_a_width_per_feature(is_rough):
+    """The log odds of the classes are a plane, or the classes alternate at random places of one
+    feature."""
+    rng = default_rng(3)
+    X = rng.uniform(-1, 1, size=(100, 2))
+    edges = np.sort(rng.uniform(-1, 1, 9))
+    places = (
+        np.searchsorted(edges, X[:, 0]) if is_rough else 2 * X.sum(axis=1) > rng.logistic(size=100)
+    )
+    with sample_of(X, places % 2.0) as sample:
+        smoothest = started(sample, X, places % 2.0)
+        rival = with_family_of(smoothest, "matern32")
+        assert lowers_loss_by_widths(rival, smoothest) == is_rough
 
 
 @pytest.mark.parametrize("K", [2, 3])

@@ -190,6 +190,29 @@ def test_every_strategy_predicts_the_classes(rows, strategy, tmp_path):
     assert_array_equal(load_model(tmp_path / "model").predict_proba(X), fit.predict_proba(X))
 
 
+def between(rng, n=500):
+    """Return rows of three classes, one of which lies between the two others."""
+    X = rng.normal(size=(n, 2))
+    return X, np.digitize(X[:, 0] + 0.2 * rng.normal(size=n), [-0.4, 0.4])
+
+
+def test_a_class_between_two_others_corrects_their_probabilities(rng, tmp_path):
+    """The correction lowers the log loss on new rows; groups have none."""
+    X, y = between(rng)
+    new, codes = between(rng, 2000)
+    fit = RVMClassifier(gamma=0.02, likelihood="pooled", random_state=0).fit(X, y)
+    plain = replace(fit.model_, ramp=replace(fit.model_.ramp, correction=None))
+    losses = [
+        -np.log(model.predict_proba(new)[np.arange(2000), codes]).mean()
+        for model in (plain, fit.model_)
+    ]
+    assert losses[1] < 0.9 * losses[0]
+    assert fit.model_.ramp.loss == pytest.approx(losses[1], abs=0.05)
+    groups = np.arange(500) // 5
+    grouped = RVMClassifier(gamma=0.02, random_state=0).fit(X, y, groups=groups)
+    assert grouped.model_.ramp.correction is None
+
+
 def test_pooled_probabilities_of_two_classes_are_near_logistic_ones(rows):
     X, y = rows
     one = RVMClassifier(gamma=0.5, likelihood="pooled", random_state=0).fit(X, y > 0)

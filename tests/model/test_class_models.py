@@ -9,7 +9,8 @@ from numpy.random import default_rng
 from numpy.testing import assert_allclose, assert_array_equal
 
 from partirvm import load_model
-from partirvm.core import Ramp
+from partirvm.core import Correction, Ramp
+from partirvm.core.link import LINKS
 from partirvm.errors import DataError, FormatError
 from partirvm.kernels import Design, Gaussian
 from partirvm.model import ClassModel, save_model
@@ -29,13 +30,16 @@ KINDS = [
     ("bernoulli", ("a", "b")),
     *(("multinomial", LABELS[k]) for k in LABELS),
 ]
-KINDS += [("pooled", LABELS["text"])]
+KINDS += [("pooled", LABELS["text"]), ("corrected", LABELS["text"])]
+
+SLOPES = np.array([[0.5, -1.0, 2.0], [0.0, 3.0, -0.7], [1.5, 0.2, 0.0]])
 
 
 def classifier(
     likelihood="multinomial", classes=LABELS["text"], *, m=5, bias=True, moderate=True, seed=0
 ):
-    """Return a random model of two features; predictors of ``pooled`` share Σ and have a ramp."""
+    """Return a random model of two features; predictors of ``pooled`` and ``corrected`` share Σ and
+    have a ramp, with a correction for ``corrected``."""
     rng = default_rng(seed)
     M = m + bias
     outputs = 1 if likelihood == "bernoulli" else len(classes)
@@ -45,12 +49,14 @@ def classifier(
     )
     mean = 2 * rng.normal(size=(M, outputs))
     alpha = rng.uniform(0.1, 1e9, M)
-    pooled = likelihood == "pooled"
+    pooled = likelihood in ("pooled", "corrected")
     root = np.triu(rng.normal(size=(1 if pooled else outputs, M, M)))
     columns = Columns(("x0", "x1"), "kind", {}, tuple(classes))
     facts = design, mean, root, alpha, -12.345678901234567, 10**6, columns
     if pooled:
-        return ClassModel(*facts, "multinomial", moderate, Ramp(0.3, 2.0))
+        correction = Correction(SLOPES, np.array([0.1, 0.2, -0.3]))
+        ramp = Ramp(0.3, 2.0, correction=correction if likelihood == "corrected" else None)
+        return ClassModel(*facts, "multinomial", moderate, ramp)
     return ClassModel(*facts, likelihood, moderate, None)
 
 
@@ -67,7 +73,7 @@ def dense(model, X):
 
 @pytest.mark.parametrize("moderate", [True, False])
 @pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize("likelihood", ["bernoulli", "multinomial", "pooled"])
+@pytest.mark.parametrize("likelihood", ["bernoulli", "multinomial", "pooled", "corrected"])
 def test_probabilities_follow_the_formula(likelihood, bias, moderate):
     classes = ("no", "yes") if likelihood == "bernoulli" else LABELS["text"]
     model = classifier(likelihood, classes, bias=bias, moderate=moderate)
@@ -79,7 +85,9 @@ def test_probabilities_follow_the_formula(likelihood, bias, moderate):
     assert_allclose(found[2], K.max(axis=1), rtol=1e-9)
     assert model.moments(X, variance=False)[1] is None
     linked = f / np.sqrt(1 + np.pi * variance / 8) if moderate else f
-    linked = 2.0 * np.log(np.logaddexp(0, linked / 0.3)) if likelihood == "pooled" else linked
+    terms = linked @ SLOPES + [0.1, 0.2, -0.3] if likelihood == "corrected" else 0.0
+    if likelihood in ("pooled", "corrected"):
+        linked = 2.0 * np.log(np.logaddexp(0, linked / 0.3)) + terms
     assert_allclose(model.predictors(X)[0], linked, rtol=1e-9, atol=1e-12)
     if likelihood == "bernoulli":
         p = 1 / (1 + np.exp(-linked))
@@ -103,7 +111,7 @@ def test_a_model_without_vectors_is_constant(bias):
 @pytest.mark.parametrize(("likelihood", "classes"), KINDS)
 def test_a_saved_model_has_the_same_bits(tmp_path, likelihood, classes):
     """Labels keep their types, and predictions are equal."""
-    model = classifier(likelihood, classes, moderate=likelihood != "pooled")
+    model = classifier(likelihood, classes, moderate=likelihood in LINKS)
     save_model(model, tmp_path / "model")
     found = load_model(tmp_path / "model")
     assert isinstance(found, ClassModel)
@@ -124,12 +132,13 @@ def test_the_digest_covers_everything_that_affects_predictions():
     other = replace(model.columns, classes=("blue", "n/a", "red"))
     changed = [
         replace(model, ramp=Ramp(0.3, 2.5)),
+        replace(model, ramp=classifier("corrected").ramp),
         replace(model, moderate=False),
         replace(model, columns=other),
         replace(model, mean=model.mean + 1e-12),
         replace(model, root=2 * model.root),
     ]
-    assert len({each.digest() for each in [model, *changed]}) == 6
+    assert len({each.digest() for each in [model, *changed]}) == 7
     assert replace(model, log_evidence=0.0).digest() == model.digest()
 
 
@@ -137,6 +146,15 @@ def test_rows_with_other_features_are_refused():
     for method in ("predict", "predict_proba"):
         with pytest.raises(DataError, match=r"2 features.*\(4, 3\)"):
             getattr(classifier(), method)(np.zeros((4, 3)))
+
+
+@pytest.mark.parametrize("slopes", [np.zeros((2, 3)), np.full((3, 3), np.nan), np.zeros((3, 3, 1))])
+def test_a_model_with_a_wrong_correction_is_not_read(tmp_path, slopes):
+    model = classifier("corrected")
+    correction = replace(model.ramp.correction, slopes=slopes)
+    save_model(replace(model, ramp=replace(model.ramp, correction=correction)), tmp_path / "m")
+    with pytest.raises(FormatError, match="slopes"):
+        load_model(tmp_path / "m")
 
 
 def test_a_model_with_an_unknown_likelihood_is_not_read(tmp_path):
