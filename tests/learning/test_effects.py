@@ -24,6 +24,7 @@ from partirvm.learning.effects import FEW_STEPS, effects, start_of
 from partirvm.learning.exact_process import climb
 from partirvm.learning.forms import DIRECTIONS, EACH, EFFECTS, kernel_text
 from partirvm.learning.search import SMALL
+from partirvm.learning.unused_rows import UnusedRows
 
 
 def centred(rows):
@@ -63,7 +64,8 @@ def test_a_sum_of_waves_is_found_and_described():
     assert line.kernel["name"] == "anova"
     assert line.choice["form"] == EFFECTS
     compared = line.choice["effects"]
-    assert compared["gain"] > 5 * compared["error"] > 0
+    assert compared["gain"] > compared["error"] > 0
+    assert compared["rows"] == 420 // 4
     assert line.noise_sd == pytest.approx(0.1, rel=0.25)
     facts = {
         "kind": "kernel",
@@ -122,10 +124,11 @@ def test_sums_without_promise_are_skipped_early():
     kernel = Gaussian((0.5,) * 5)
     problem = problem_of(X, y - y.mean(), kernel)
     with sample_of(X, y - y.mean(), on_step=evaluations.append) as sample:
-        rows = ProcessRows.of(sample, problem, np.arange(400))
-        new = ProcessRows.of(sample, problem, np.arange(400, 600))
+        every = ProcessRows.of(sample, problem, np.arange(600))
+        rows = every.first(400)
+        unused = UnusedRows(every, np.arange(600) >= 400)
         level = float(np.log(problem.target_variance))
         widths = climb(rows, ProcessFit(kernel, level, level - 4.0), 20)
         evaluations.clear()
-        assert effects(rows, new, widths) is None
+        assert effects(rows.first(200), rows, unused, widths) is None
     assert 0 < len(evaluations) <= 3 * (FEW_STEPS + 1)
