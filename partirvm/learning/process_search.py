@@ -664,7 +664,7 @@ def by_process(
         best = climb(rows, best, LAST_STEPS)  # not on the judge's rows
         taught = len(rows.X)
     escalation = run.continued(judge, [best], taught)
-    if escalation is not None and escalation.improved:
+    if escalation is not None and replaces(escalation, best):
         best = escalation.best.fit
         square = escalation.best.losses
         taught = escalation.best.rows
@@ -674,6 +674,22 @@ def by_process(
     if len(rows.X) > taught:
         best = climb(rows, best, LAST_STEPS)
     return run.result(rows, without_weak_features(rows, best), choice)
+
+
+def replaces(escalation: Escalation, chosen: ProcessFit) -> bool:
+    """Return True if the best kernel of a continued search replaces the chosen one.
+
+    Sums of effects were better on up to 1,000 rows. Of the many kernels of a continued search, one
+    is often slightly better on the judge's 500 rows by chance: on census 8H, errors of .736 and
+    .715 there became .68 and .79 on other rows.
+
+    Args:
+        escalation: the continued search
+        chosen: the kernel chosen before
+    """
+    if not isinstance(chosen.kernel, Anova):
+        return escalation.improved
+    return better_than_mean(escalation.best.losses, escalation.begun.losses, CLEAR)
 
 
 @dataclass(frozen=True)
