@@ -110,7 +110,7 @@ def effects(
     losses = unused.losses(best).losses
     if _is_clearly_worse(losses, unused.losses(widths).losses, unused.new_groups):
         return None
-    others = in_threads(lambda base: _with_base(rows, best, base), OTHER_BASES)
+    others: list[ProcessFit] = in_threads(lambda base: _with_base(rows, best, base), OTHER_BASES)
     return min([best, *others], key=lambda fit: float(unused.losses(fit).losses.mean()))
 
 

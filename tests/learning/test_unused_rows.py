@@ -7,7 +7,7 @@ from sampling import arm, problem_of, sample_of
 
 from partirvm.kernels import Anova, Gaussian
 from partirvm.learning import ProcessFit, ProcessRows, SearchSettings, learning_options
-from partirvm.learning.process_search import TAUGHT, RegressionSearch, in_order
+from partirvm.learning.process_search import RegressionSearch, in_order
 from partirvm.learning.unused_rows import UnusedRows, left_out_moments
 
 FIT = ProcessFit(Anova((0.4, 0.2), (0.5, 2.0)), np.log(1.5), np.log(0.3))
@@ -72,7 +72,7 @@ def test_new_rows_have_no_groups_of_the_rows_learned_from(n, most, n_groups):
         run = RegressionSearch(sample, problem_of(X, y), settings, order, most, {})
         unused = run.unused()
         taught = run.rows(run.taught)
-    assert len(taught.X) == min(most, int(TAUGHT * n))
+    assert len(taught.X) == min(most, 3 * n // 4)
     assert len(unused.rows.X) == min(n, 1000)
     assert unused.is_new.any()
     assert not (unused.new.X[:, None] == taught.X).all(axis=2).any()
