@@ -191,14 +191,17 @@ class ProcessRows:
 
     def first(self, count: int) -> "ProcessRows":
         """Return the first rows, at most ``count``."""
-        part = slice(0, count)
+        return self.part(slice(0, count))
+
+    def part(self, places: slice | Bool) -> "ProcessRows":
+        """Return some of the rows."""
         return replace(
             self,
-            X=self.X[part],
-            t=self.t[part],
-            inverse=self.inverse[part],
-            columns=self.columns[part],
-            groups=None if self.groups is None else self.groups[part],
+            X=self.X[places],
+            t=self.t[places],
+            inverse=self.inverse[places],
+            columns=self.columns[places],
+            groups=None if self.groups is None else self.groups[places],
         )
 
     @cached_property

@@ -24,6 +24,7 @@ from partirvm.learning.effects import FEW_STEPS, effects, start_of
 from partirvm.learning.exact_process import climb
 from partirvm.learning.forms import DIRECTIONS, EACH, EFFECTS, kernel_text
 from partirvm.learning.search import SMALL
+from partirvm.learning.unused_rows import UnusedRows
 
 
 def centred(rows):
@@ -59,11 +60,12 @@ def test_starts_have_the_widths_of_a_radial_kernel(kernel, d, start):
 
 def test_a_sum_of_waves_is_found_and_described():
     """Left-out rows prefer it by far."""
-    line = learned(*centred(additive(420, 4)), family=True)
+    line = learned(*centred(additive(420, 6)), family=True)
     assert line.kernel["name"] == "anova"
     assert line.choice["form"] == EFFECTS
     compared = line.choice["effects"]
     assert compared["gain"] > 5 * compared["error"] > 0
+    assert compared["rows"] == 420 // 4
     assert line.noise_sd == pytest.approx(0.1, rel=0.25)
     facts = {
         "kind": "kernel",
@@ -75,7 +77,7 @@ def test_a_sum_of_waves_is_found_and_described():
         "gain": 1.0,
         "taken": None,
     }
-    text = kernel_text(facts, tuple("abcd"))["text"]
+    text = kernel_text(facts, tuple("abcdef"))["text"]
     assert "sums of effects change the log density by +" in text
     named = kernel_text({**facts, "kernel": Anova((1.0, 2.0), (3.0, 4.0)).spec()}, ("a", "b"))
     assert "share of b 4, share of a 3, gamma of b 2, gamma of a 1" in named["text"]
@@ -122,10 +124,11 @@ def test_sums_without_promise_are_skipped_early():
     kernel = Gaussian((0.5,) * 5)
     problem = problem_of(X, y - y.mean(), kernel)
     with sample_of(X, y - y.mean(), on_step=evaluations.append) as sample:
-        rows = ProcessRows.of(sample, problem, np.arange(400))
-        new = ProcessRows.of(sample, problem, np.arange(400, 600))
+        every = ProcessRows.of(sample, problem, np.arange(600))
+        rows = every.first(400)
+        unused = UnusedRows(every, np.arange(600) >= 400)
         level = float(np.log(problem.target_variance))
         widths = climb(rows, ProcessFit(kernel, level, level - 4.0), 20)
         evaluations.clear()
-        assert effects(rows, new, widths) is None
+        assert effects(rows.first(200), rows, unused, widths) is None
     assert 0 < len(evaluations) <= 3 * (FEW_STEPS + 1)
