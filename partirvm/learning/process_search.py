@@ -61,6 +61,7 @@ from partirvm.learning.sample import SampledRows
 from partirvm.learning.screening import jittered, screened
 from partirvm.learning.search import LOSS, KernelSearch, SearchSettings, kernel_record, reductions
 from partirvm.learning.steep import (
+    PREDICTED_ROWS,
     explains_little,
     noise_alone,
     predicts_little,
@@ -478,10 +479,10 @@ class RegressionSearch:
     def is_noise_beside(self, fit: ProcessFit) -> bool:
         """Return True if a fit explains little of its rows, or predicts little of others."""
         rows = self.rows(self.order[: self.most])
-        others = self.order[self.most : self.most + NEW_ROWS]
+        others = self.order[self.most : self.most + PREDICTED_ROWS]
         if explains_little(rows, fit):
             return True
-        return len(others) == NEW_ROWS and predicts_little(rows, self.rows(others), fit)
+        return len(others) == PREDICTED_ROWS and predicts_little(rows, self.rows(others), fit)
 
     @property
     def chooses_form(self) -> bool:

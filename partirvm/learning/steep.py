@@ -49,6 +49,9 @@ CLIMBED = 12
 CLEAR = 2.0
 """Minimum gain on left-out rows, in standard errors."""
 
+PREDICTED_ROWS = 200
+"""Number of other rows that a fit must predict better than noise alone does."""
+
 
 def noise_alone(rows: ProcessRows) -> ProcessFit:
     """Return the fit in which only the leading columns explain the targets."""
