@@ -18,7 +18,6 @@ import numpy as np
 from scipy.linalg import lapack
 
 from partirvm.learning.exact_process import ProcessFit, ProcessRows, triangle
-from partirvm.learning.left_out_scores import adjusted_losses
 from partirvm.types import Bool, Float, Int
 
 
@@ -101,3 +100,17 @@ def left_out_moments(
         errors[places] = covariance @ weights[places]
         variances[places] = covariance.diagonal()
     return errors, variances
+
+
+def adjusted_losses(squares: Float, variances: Float, T: int) -> Float:
+    """Return minus the log densities (n,) of T errors with variances (n,), after multiplying all
+    variances by the factor with the highest density.
+
+    Args:
+        squares: sums of the T squared errors (n,)
+        variances: predicted variances (n,)
+        T: number of targets
+    """
+    ratios = squares / variances
+    factor = max(float(ratios.mean()) / T, np.finfo(float).tiny)
+    return np.asarray(0.5 * (T * np.log(2 * np.pi * factor * variances) + ratios / factor))
