@@ -159,6 +159,7 @@ THIRD_PARTIES = {
     "learning.jump_search": {"scipy"},
     "learning.left_out_scores": {"scipy"},
     "learning.left_out_judge": {"scipy", "sklearn", "threadpoolctl"},
+    "learning.unused_rows": {"scipy"},
     "predict": {"numpy", "zarr", "pyarrow", "fsspec"},
     "literature": {"numpy", "scipy", "sklearn"},
     "estimators": {"numpy", "scipy", "sklearn"},
