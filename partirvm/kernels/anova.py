@@ -23,7 +23,7 @@ this table are copied.
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from itertools import product
+from itertools import pairwise, product
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -36,15 +36,20 @@ from partirvm.kernels.base import (
     Family,
     PreparedKernel,
     as_numbers,
-    by_groups,
     origin_of,
     runs,
 )
-from partirvm.kernels.feature_factors import (
+from partirvm.kernels.factor_blocks import (
     PIECE_ROWS,
-    SIDED,
     SIZE,
+    TERMS,
+    FactorBlock,
     FactorColumns,
+    FactorRows,
+    columns_of,
+)
+from partirvm.kernels.feature_factors import (
+    SIDED,
     FeatureKernel,
     GaussianFeature,
     LevelFeature,
@@ -66,7 +71,13 @@ MOST_POINTS = 48
 KEPT = 1 << 22
 """Maximum number of values k_j that a triangle keeps: 32 MiB."""
 
-ROWS = 256
+MOST_FACTORS = 1 << 19
+"""Maximum number of factors of rows in products: 4 MiB; more rows are computed in several blocks."""
+
+FEW_VALUES = 1 << 17
+"""Number of values that are computed together for few rows: 1 MiB."""
+
+ROWS = 512
 """Number of rows of a piece: arrays of ``ROWS`` × ``SIZE`` numbers stay in the cache."""
 
 LEAST_TOTAL = 1.0
@@ -87,16 +98,23 @@ class Interactions:
     Args:
         order: maximum number of features in a product, or None
         shape: shape of the terms of a feature
+        is_product: True if 1 + t is added in place of the terms t, without an order
     """
 
-    def __init__(self, order: int | None, shape: tuple[int, ...]) -> None:
+    def __init__(
+        self, order: int | None, shape: tuple[int, ...], *, is_product: bool = False
+    ) -> None:
         self.unlimited = order is None
-        self.sums = np.zeros((order or 1, *shape))
-        self.work = np.empty(shape)
+        self.is_product = is_product
+        self.sums = np.full((order or 1, *shape), float(is_product))
+        self.work = self.sums if is_product else np.empty(shape)
 
     def add(self, terms: Float) -> None:
         """Add the terms of a feature."""
         first = self.sums[0]
+        if self.is_product:
+            first *= terms
+            return
         if self.unlimited:
             np.add(first, 1.0, out=self.work)
             self.work *= terms
@@ -110,6 +128,8 @@ class Interactions:
     @property
     def total(self) -> Float:
         """The sum S."""
+        if self.is_product:
+            return self.sums[0] - 1.0
         return self.sums[0] if len(self.sums) == 1 else np.asarray(self.sums.sum(axis=0))
 
 
@@ -156,35 +176,44 @@ def _with(sums: Float, terms: Float, order: int | None) -> Float:
     return extended
 
 
-class FeatureRows(NamedTuple):
-    """Rows in one feature.
+class Part(NamedTuple):
+    """Rows in consecutive features whose factors are computed together.
 
     Attributes:
-        runs: what the feature's kernel needs of each run of ``ROWS`` rows; with a table, of the
-            distinct values
-        places: (n,), the position of each row in the table; None without a table
-        size: the number of distinct values, or of rows
+        columns: the columns of q features
+        rows: the rows, or the distinct values of a single feature
+        places: (n,), the position of each row among the distinct values; None without these
     """
 
-    runs: list[Any]
+    columns: FactorColumns
+    rows: FactorRows
     places: Int | None
-    size: int
 
-    @classmethod
-    def of(cls, factor: FeatureKernel, coordinates: Float) -> "FeatureRows":
-        """Return the rows with coordinates (n,), with a table if there are few distinct values."""
-        values, places = distinct(coordinates)
-        whole = factor.rows(values)
-        parts = [whole.run(run) for run in runs(len(values), ROWS)]
-        return cls(parts, places, len(values))
+    def block(self, centres: slice) -> "FactorBlock | TableBlock":
+        """Return the block of the rows and of some centres."""
+        block = self.columns.block(self.rows, centres)
+        return block if self.places is None else TableBlock(block, self.places)
 
-    def table(self, columns: FactorColumns) -> Float | None:
-        """Return the values of the distinct coordinates, (u, SIZE); None without a table."""
-        if self.places is None:
-            return None
-        table = np.empty((MOST_DISTINCT, SIZE))
-        columns.fill(self.runs[0], table, np.empty(table.shape))
-        return table[: self.size]
+
+class TableBlock:
+    """Values of a feature at rows with few distinct values, which are computed once.
+
+    Args:
+        block: the block of the distinct values
+        places: (n,), the position of each row among them
+    """
+
+    def __init__(self, block: FactorBlock, places: Int) -> None:
+        self.places = places
+        n = block.rows.coordinates.shape[1]
+        g = block.centres.stop - block.centres.start
+        self.table, work = np.zeros((2, 1, n + -n % PIECE_ROWS, g))
+        block.fill(slice(0, n), self.table, work)
+
+    def fill(self, run: slice, out: Float, work: Float) -> None:
+        """Write the values for a run of rows into ``out`` (1, r, g)."""
+        places = self.places[run]
+        np.take(self.table[0], places, axis=0, out=out[0, : len(places)], mode="clip")
 
 
 def distinct(coordinates: Float) -> tuple[Float, Int | None]:
@@ -284,32 +313,63 @@ class PreparedAnova(PreparedKernel):
         self.origin = origin_of(centres, origin)
         self.centres = self.features.coordinates(centres, self.origin)
         self.is_product = self.order is None and self.features.total >= LEAST_TOTAL
-        self.columns = self._columns()
+        self.stretches = self._stretches()
+        self.height = max(MOST_FACTORS // (TERMS * len(self.centres)) // ROWS, 1) * ROWS
 
-    def _columns(self) -> list[list[FactorColumns]]:
-        """Return the columns of each group of centres in each active feature."""
+    def _stretches(self) -> list[tuple[slice, FactorColumns]]:
+        """Return the columns of consecutive active features whose kernels have one class."""
         p, m = self.centres.shape
         whole = np.zeros((p, m + -m % SIZE))
         whole[:, :m] = self.centres
-        shares = self.features.shares.tolist()
-        columns = [
-            factor.columns(of_feature, share, float(self.is_product))
-            for factor, of_feature, share in zip(self.features.factors, whole, shares, strict=True)
-        ]
-        groups = runs(whole.shape[1], SIZE)
-        return [[of_feature.group(group) for of_feature in columns] for group in groups]
+        factors = self.features.factors
+        borders = [j for j in range(1, p) if type(factors[j]) is not type(factors[j - 1])]
+        stretches = []
+        for start, stop in pairwise([0, *borders, p]):
+            places = slice(start, stop)
+            columns = columns_of(
+                factors[places], whole[places], self.features.shares[places], self.constant
+            )
+            stretches.append((places, columns))
+        return stretches
+
+    @property
+    def constant(self) -> float:
+        """The term of each factor without k."""
+        return float(self.is_product)
 
     def __call__(self, points: Float, out: Float) -> None:
-        coordinates = self.features.coordinates(points, self.origin)
-        rows = [
-            FeatureRows.of(factor, of_feature)
-            for factor, of_feature in zip(self.features.factors, coordinates, strict=True)
-        ]
+        for rows in runs(len(points), self.height):
+            coordinates = self.features.coordinates(points[rows], self.origin)
+            if len(coordinates[0]) > PIECE_ROWS:
+                parts = self._parts(coordinates)
+                size = SIZE
+            else:
+                parts = self._parts_of_few(coordinates)
+                size = max(FEW_VALUES // (PIECE_ROWS * SIZE * len(coordinates)), 1) * SIZE
+            for centres in runs(out.shape[1] + -out.shape[1] % SIZE, size):
+                self._fill(parts, centres, out[rows, centres])
 
-        def write(group: slice, work: Float) -> None:
-            self._fill(rows, self.columns[group.start // SIZE], work)
+    def _parts(self, coordinates: Float) -> list[Part]:
+        """Return the rows with coordinates (p, n) in each feature, with a table if there are few
+        distinct values."""
+        parts = []
+        for places, columns in self.stretches:
+            for j, of_feature in enumerate(coordinates[places]):
+                single = columns.of(slice(j, j + 1))
+                values, positions = distinct(of_feature)
+                parts.append(Part(single, single.rows(values[None]), positions))
+        return parts
 
-        by_groups(out, write, SIZE)
+    def _parts_of_few(self, coordinates: Float) -> list[Part]:
+        """Return up to ``PIECE_ROWS`` rows with coordinates (p, n): calls of functions then take
+        longer than their work, so that features are computed together."""
+        most = FEW_VALUES // (PIECE_ROWS * SIZE)
+        parts = []
+        for places, columns in self.stretches:
+            for batch in runs(places.stop - places.start, most):
+                several = columns.of(batch)
+                parts.append(Part(several, several.rows(coordinates[places][batch]), None))
+        return parts
 
     def gradient(self, points: Float, values: Float, weights: Float) -> Float:
         features = self.features
@@ -338,36 +398,30 @@ class PreparedAnova(PreparedKernel):
                 gradients[rows, features.places[place]] += scale * sums
         return gradients
 
-    def _fill(self, rows: list[FeatureRows], columns: list[FactorColumns], out: Float) -> None:
-        """Write the values for a group of g centres and n rows into ``out`` (g, n).
+    def _fill(self, parts: list[Part], centres: slice, out: Float) -> None:
+        """Write the values for n rows and some centres.
 
         Args:
-            rows: the rows in each active feature
-            columns: the columns of the group in each active feature
-            out: (g, n)
+            parts: the rows in the active features, in the order of these
+            centres: which centres; their number is a multiple of ``SIZE``
+            out: (n, m), the columns of those centres that exist
         """
-        g, n = out.shape
-        tables = [
-            of_rows.table(of_columns) for of_rows, of_columns in zip(rows, columns, strict=True)
-        ]
-        terms = np.zeros((min(n + -n % PIECE_ROWS, ROWS), SIZE))
-        interactions = Interactions(self.order, terms.shape)
-        for number, run in enumerate(runs(n, ROWS)):
-            count = run.stop - run.start
-            interactions.sums[...] = float(self.is_product)
-            for of_rows, of_columns, table in zip(rows, columns, tables, strict=True):
-                if of_rows.places is None or table is None:
-                    of_columns.fill(of_rows.runs[number], terms, interactions.work)
-                else:
-                    np.take(table, of_rows.places[run], axis=0, out=terms[:count], mode="clip")
-                if self.is_product:
-                    interactions.sums[0] *= terms
-                else:
-                    interactions.add(terms)
-            if self.is_product:
-                interactions.sums[0] -= 1.0
-            values = interactions.total[:count, :g].T / self.features.total
-            np.minimum(values, 1.0, out=out[:, run])
+        g = centres.stop - centres.start
+        most = max(len(part.columns.factors) for part in parts)
+        blocks = [part.block(centres) for part in parts]
+        values = np.zeros((2, most * min(ROWS, len(out) + PIECE_ROWS) * g))
+        for run in runs(len(out), ROWS):
+            n = run.stop - run.start
+            r = n + -n % PIECE_ROWS
+            interactions = Interactions(self.order, (r, g), is_product=self.is_product)
+            for part, block in zip(parts, blocks, strict=True):
+                q = len(part.columns.factors)
+                terms, work = values[:, : q * r * g].reshape(2, q, r, g)
+                block.fill(run, terms, work)
+                for of_feature in terms:
+                    interactions.add(of_feature)
+            total = interactions.total[:n, : out.shape[1]].T / self.features.total
+            np.minimum(total, 1.0, out=out[run].T)
 
     def terms(self, place: int, coordinates: Float, group: slice) -> Float:
         """Return a_j k_j (n, g) of an active feature.
