@@ -24,6 +24,7 @@ this table are copied.
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise, product
+from math import prod
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -46,6 +47,7 @@ from partirvm.kernels.factor_blocks import (
     FactorBlock,
     FactorColumns,
     FactorRows,
+    Workspace,
     columns_of,
 )
 from partirvm.kernels.feature_factors import (
@@ -72,13 +74,20 @@ KEPT = 1 << 22
 """Maximum number of values k_j that a triangle keeps: 32 MiB."""
 
 MOST_FACTORS = 1 << 19
-"""Maximum number of factors of rows in products: 4 MiB; more rows are computed in several blocks."""
+"""Maximum number of factors of rows in products: 4 MiB; more rows are several blocks."""
 
 FEW_VALUES = 1 << 17
 """Number of values that are computed together for few rows: 1 MiB."""
 
-ROWS = 512
-"""Number of rows of a piece: arrays of ``ROWS`` × ``SIZE`` numbers stay in the cache."""
+VALUES = 1 << 16
+"""Number of values that are computed together: with fewer, calls of functions take longer than
+memory beyond the nearest cache."""
+
+MOST_GROUPS = 4
+"""Maximum number of groups of ``SIZE`` centres that are computed together."""
+
+ROWS = 256
+"""Number of rows of a piece of a gradient: ``ROWS`` × ``SIZE`` numbers stay in the cache."""
 
 LEAST_TOTAL = 1.0
 """Minimum S at x = z for which S is computed as Π (1 + t) − 1, in a third of the operations: the
@@ -207,13 +216,20 @@ class TableBlock:
         self.places = places
         n = block.rows.coordinates.shape[1]
         g = block.centres.stop - block.centres.start
-        self.table, work = np.zeros((2, 1, n + -n % PIECE_ROWS, g))
-        block.fill(slice(0, n), self.table, work)
+        work = workspace(1, n, g)
+        block.fill(slice(0, n), work)
+        self.table = work.values[0]
 
-    def fill(self, run: slice, out: Float, work: Float) -> None:
-        """Write the values for a run of rows into ``out`` (1, r, g)."""
+    def fill(self, run: slice, work: Workspace) -> None:
+        """Write the values for a run of rows into ``work.values``."""
         places = self.places[run]
-        np.take(self.table[0], places, axis=0, out=out[0, : len(places)], mode="clip")
+        np.take(self.table, places, axis=0, out=work.values[0, : len(places)], mode="clip")
+
+
+def workspace(q: int, n: int, g: int) -> Workspace:
+    """Return memory for q features, n rows and g centres."""
+    shape = q, n + -n % PIECE_ROWS, g
+    return Workspace(shape, np.zeros((2, prod(shape))))
 
 
 def distinct(coordinates: Float) -> tuple[Float, Int | None]:
@@ -342,7 +358,7 @@ class PreparedAnova(PreparedKernel):
             coordinates = self.features.coordinates(points[rows], self.origin)
             if len(coordinates[0]) > PIECE_ROWS:
                 parts = self._parts(coordinates)
-                size = SIZE
+                size = MOST_GROUPS * SIZE
             else:
                 parts = self._parts_of_few(coordinates)
                 size = max(FEW_VALUES // (PIECE_ROWS * SIZE * len(coordinates)), 1) * SIZE
@@ -407,18 +423,25 @@ class PreparedAnova(PreparedKernel):
             out: (n, m), the columns of those centres that exist
         """
         g = centres.stop - centres.start
-        most = max(len(part.columns.factors) for part in parts)
         blocks = [part.block(centres) for part in parts]
-        values = np.zeros((2, most * min(ROWS, len(out) + PIECE_ROWS) * g))
-        for run in runs(len(out), ROWS):
+        sizes = {len(part.columns.factors) for part in parts}
+        most = max(VALUES // (g * PIECE_ROWS), 1) * PIECE_ROWS
+        height = min(most, len(out) + -len(out) % PIECE_ROWS)
+        memory = np.zeros((2, max(sizes) * height * g))
+        heights = {min(height, len(out)), len(out) % height or height}
+        spaces = {
+            (q, r): Workspace((q, r, g), memory)
+            for q in sizes
+            for r in {n + -n % PIECE_ROWS for n in heights}
+        }
+        for run in runs(len(out), height):
             n = run.stop - run.start
             r = n + -n % PIECE_ROWS
             interactions = Interactions(self.order, (r, g), is_product=self.is_product)
             for part, block in zip(parts, blocks, strict=True):
-                q = len(part.columns.factors)
-                terms, work = values[:, : q * r * g].reshape(2, q, r, g)
-                block.fill(run, terms, work)
-                for of_feature in terms:
+                work = spaces[len(part.columns.factors), r]
+                block.fill(run, work)
+                for of_feature in work.values:
                     interactions.add(of_feature)
             total = interactions.total[:n, : out.shape[1]].T / self.features.total
             np.minimum(total, 1.0, out=out[run].T)

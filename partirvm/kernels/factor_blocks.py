@@ -3,14 +3,14 @@
 An exponential takes as long as some thirty terms of a matrix product. Kernels whose values are sums
 of products of a number of the row and a number of the centre are matrix products: the exponentials
 are those of single rows and of single centres. Matérn and Laplacian kernels are such sums
-(``feature_factors.Sided``). A Gaussian kernel has no finite sum, but near a node c of a grid, with
-u = c + δ and |δ| ≤ ``STEP``/2,
+(``feature_factors.Sided``). A Gaussian kernel has no finite sum, but with u = C + s + δ, where C
+and c = C + s are nodes of a coarse and of a fine grid,
 
-    exp(−(u − v)²) = exp(−(c − v)²) · exp(−(u − c)(u + c)) · exp(2 δ v),
+    exp(−(u − v)²) = [exp(−(C − v)²) exp(2 s v)] · exp(−(u − C)(u + C)) · exp(2 δ v).
 
-where the first exponential is that of a node and a centre, the second is that of a row, and the
-third is Σ_i (2 δ V)ⁱ (v/V)ⁱ/i!, in which |2 δ V| ≤ ``STEP`` V = 1 for V = ``GAUSSIAN_REACH`` ≥ |v|:
-``TERMS`` terms have a relative error of at most 5e-14.
+The bracket is a table for the few nodes that are near rows, the next exponential is that of a row,
+and the last one is Σ_i (2 δ V)ⁱ (v/V)ⁱ/i! for V = ``GAUSSIAN_REACH`` ≥ |v|: its first ``TERMS``
+terms are a product, with a relative error of at most 2e-14.
 
 All products have one shape, and coordinates are measured from an origin that does not depend on the
 block: the bits of a value depend only on its row and its centre. Arrays of values are (q, r, g) for
@@ -20,7 +20,7 @@ q features, r rows, a multiple of ``PIECE_ROWS``, and g centres, a multiple of `
 from collections.abc import Sequence
 from copy import copy
 from math import factorial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -30,7 +30,7 @@ from partirvm.kernels.feature_factors import (
     GaussianFeature,
     SidedFeature,
 )
-from partirvm.types import Bool, Float
+from partirvm.types import Bool, Float, Int
 
 SIZE = 64
 """Number of columns of a product."""
@@ -38,22 +38,25 @@ SIZE = 64
 PIECE_ROWS = 16
 """Number of rows of a product: a single row takes as long."""
 
-STEP = 0.125
-"""Distance between nodes of a Gaussian factor, in coordinates c = √gamma (x − z): with half of it,
-tables are twice as long and products save three terms."""
+STEP = 1 / 16
+"""Distance between nodes of a Gaussian factor, in coordinates c = √gamma (x − z)."""
+
+FINE = 8
+"""Number of nodes for each coarse node: exponentials are computed for the coarse nodes and for the
+differences from these."""
 
 GAUSSIAN_REACH = 8.0
-"""Maximum absolute coordinate of a row and a centre in products of a Gaussian factor, 1 ÷ ``STEP``.
+"""Maximum absolute coordinate of a row and a centre in products of a Gaussian factor.
 Pairs beyond it are computed directly."""
 
-TERMS = 16
-"""Number of terms of exp(2 δ v): the next one is at most 1/16! = 5e-14."""
+TERMS = 13
+"""Number of terms of exp(2 δ v), where |2 δ v| ≤ ½: the next one is at most 2⁻¹³/13! = 2e-14."""
 
 INVERSE_FACTORIALS = np.array([1.0 / factorial(i) for i in range(TERMS)])
 """1/i! of each term."""
 
-NODES = 2 * round(GAUSSIAN_REACH / STEP) + 1
-"""Number of nodes of the grid."""
+LAST = round(GAUSSIAN_REACH / STEP)
+"""The number of the last node of the grid."""
 
 
 class FactorRows:
@@ -130,6 +133,28 @@ class FactorColumns:
         return np.asarray(values)
 
 
+class Workspace:
+    """Memory for the values of q features at r rows and g centres.
+
+    Args:
+        shape: (q, r, g).
+        memory: at least q r g numbers for each of two arrays, (2, …).
+
+    Attributes:
+        values: the values, (q, r, g).
+        other: an array of the same shape for intermediate results.
+        pieces: ``values`` as matrix products, (q, groups, pieces, ``PIECE_ROWS``, ``SIZE``).
+        other_pieces: ``other`` in the same form.
+    """
+
+    def __init__(self, shape: tuple[int, int, int], memory: Float) -> None:
+        q, r, g = shape
+        both = memory[:, : q * r * g].reshape(2, *shape)
+        pieces = both.reshape(2, q, r // PIECE_ROWS, PIECE_ROWS, g // SIZE, SIZE)
+        self.values, self.other = both
+        self.pieces, self.other_pieces = pieces.transpose(0, 1, 4, 2, 3, 5)
+
+
 class FactorBlock:
     """Values of columns at n rows and g centres, a run of rows at a time.
 
@@ -144,15 +169,15 @@ class FactorBlock:
         self.rows = rows
         self.centres = centres
 
-    def fill(self, run: slice, out: Float, work: Float) -> None:
-        """Write the values for a run of rows into the first rows of ``out``.
+    def fill(self, run: slice, work: Workspace) -> None:
+        """Write the values for a run of rows into ``work.values``.
 
         Args:
             run: which rows; the first is a multiple of ``PIECE_ROWS``.
-            out: (q, r, g), contiguous.
-            work: the same; its contents are overwritten.
+            work: of the run's number of rows, rounded up to a multiple of ``PIECE_ROWS``; what is
+                written beyond the run's rows is finite.
         """
-        for feature, values in enumerate(out):
+        for feature, values in enumerate(work.values):
             coordinates = self.rows.coordinates[feature, run]
             centres = self.columns.centres[feature, self.centres]
             values[: len(coordinates)] = self.columns.exact(feature, coordinates, centres)
@@ -164,14 +189,18 @@ class FactorBlock:
             run: which rows.
             out: (q, r, g).
         """
+        far_rows = self.rows.far
+        far_centres = self.columns.far
+        if far_rows is None and far_centres is None:
+            return
         for feature, values in enumerate(out):
             coordinates = self.rows.coordinates[feature, run]
             centres = self.columns.centres[feature, self.centres]
-            if self.rows.far is not None:
-                far = np.flatnonzero(self.rows.far[feature, run])
+            if far_rows is not None:
+                far = np.flatnonzero(far_rows[feature, run])
                 values[far] = self.columns.exact(feature, coordinates[far], centres)
-            if self.columns.far is not None:
-                far = np.flatnonzero(self.columns.far[feature, self.centres])
+            if far_centres is not None:
+                far = np.flatnonzero(far_centres[feature, self.centres])
                 values[: len(coordinates), far] = self.columns.exact(
                     feature, coordinates, centres[far]
                 )
@@ -192,28 +221,20 @@ def columns_of(
     return form(factors, centres, shares, constant)
 
 
-def pieces_of(left: Float) -> Float:
-    """Return factors (count, …, n) of rows as (…, pieces, ``PIECE_ROWS``, count), with zeros after
-    the last row."""
+def rows_of(left: Float) -> Float:
+    """Return factors (count, …, q, n) of rows as matrices (…, q, 1, pieces, ``PIECE_ROWS``, count),
+    with zeros after the last row."""
     count, *middle, n = left.shape
     pieces = np.zeros((*middle, n + -n % PIECE_ROWS, count))
     pieces[..., :n, :] = np.moveaxis(left, 0, -1)
-    return pieces.reshape(*middle, -1, PIECE_ROWS, count)
+    return pieces.reshape(*middle, 1, -1, PIECE_ROWS, count)
 
 
-def multiply(left: Float, right: Float, out: Float) -> None:
-    """Write the products of rows and centres into the first rows of ``out``.
-
-    Args:
-        left: factors of the rows, (q, pieces, ``PIECE_ROWS``, count).
-        right: factors of the centres, (count, q, g).
-        out: (q, r, g), contiguous.
-    """
-    q, r, g = out.shape
-    pieces = left.shape[1]
-    groups = right.reshape(len(right), q, -1, SIZE).transpose(1, 2, 0, 3)
-    places = out.reshape(q, r // PIECE_ROWS, PIECE_ROWS, g // SIZE, SIZE)
-    np.matmul(left[:, None], groups[:, :, None], out=places[:, :pieces].transpose(0, 3, 1, 2, 4))
+def groups_of(right: Float) -> Float:
+    """Return factors (…, count, q, g) of centres as matrices (…, q, groups, 1, count, ``SIZE``)."""
+    *several, count, q, g = right.shape
+    groups = right.reshape(*several, count, q, g // SIZE, 1, SIZE)
+    return np.moveaxis(groups, -5, -2)
 
 
 def within(coordinates: Float, reach: float) -> tuple[Float, Bool | None]:
@@ -243,7 +264,8 @@ class SidedRows(FactorRows):
     """Rows in the products of ``Sided``.
 
     Attributes:
-        left: factors of the rows for either sign, (2, q, pieces, ``PIECE_ROWS``, count + 1).
+        left: factors of the rows for either sign, (2, q, 1, pieces, ``PIECE_ROWS``,
+            count + 1).
     """
 
     def __init__(self, coordinates: Float, factor: SidedFeature) -> None:
@@ -251,7 +273,7 @@ class SidedRows(FactorRows):
         u, self.far = within(factor.scale * coordinates, REACH)
         left = np.ones((factor.function.count + 1, 2, *u.shape))
         left[:-1] = factor.function.left(np.stack([u, -u]))
-        self.left = pieces_of(left)
+        self.left = rows_of(left)
 
 
 class SidedColumns(FactorColumns):
@@ -293,42 +315,86 @@ class SidedColumns(FactorColumns):
 class SidedBlock(FactorBlock):
     """Values of ``SidedColumns``."""
 
-    def fill(self, run: slice, out: Float, work: Float) -> None:
-        left = self.rows.left[:, :, pieces_in(run)]
-        right = self.columns.right[..., self.centres]
-        multiply(left[0], right[0], out)
-        multiply(left[1], right[1], work)
-        self.columns.factors[0].function.pick(out, work, out=out)
-        self.fill_far(run, out)
+    def __init__(self, columns: SidedColumns, rows: SidedRows, centres: slice) -> None:
+        super().__init__(columns, rows, centres)
+        self.right = groups_of(columns.right[..., centres])
+        self.pick = columns.factors[0].function.pick
+
+    def fill(self, run: slice, work: Workspace) -> None:
+        left = self.rows.left[..., pieces_in(run), :, :]
+        np.matmul(left[0], self.right[0], out=work.pieces)
+        np.matmul(left[1], self.right[1], out=work.other_pieces)
+        self.pick(work.values, work.other, out=work.values)
+        self.fill_far(run, work.values)
+
+
+class Nodes(NamedTuple):
+    """Numbers of a grid in q features.
+
+    Attributes:
+        numbers: (K,), in increasing order within each feature.
+        features: the position of each number's feature, (K,).
+        places: the position of each of the numbers that were passed.
+    """
+
+    numbers: Int
+    features: Int
+    places: Int
+
+    @classmethod
+    def of(cls, numbers: Int, features: Int) -> "Nodes":
+        """Return the distinct pairs of a number, at most ``LAST`` in absolute value, and a
+        feature."""
+        width = 2 * LAST + 1
+        grid = numbers + (LAST + width * features)
+        is_near = np.zeros(width * (int(features.max(initial=0)) + 1), dtype=np.bool_)
+        is_near[grid] = True
+        found = np.flatnonzero(is_near)
+        order = np.empty(len(is_near), dtype=np.int64)
+        order[found] = np.arange(len(found))
+        of_features, distinct = np.divmod(found, width)
+        return cls(distinct - LAST, of_features, order[grid])
 
 
 class GaussianRows(FactorRows):
     """Rows near nodes of a grid.
 
     Attributes:
-        left: factors of the rows, (q, pieces, ``PIECE_ROWS``, ``TERMS``).
-        nodes: coordinates of the K nodes that are near rows, (K,).
-        features: the position of each node's feature, (K,).
-        places: the position of each row's node, (q, n).
+        left: factors of the rows, (q, 1, pieces, ``PIECE_ROWS``, ``TERMS``).
+        nodes: the nodes that are near rows; its places are (q, n).
+        coarse: the numbers of their coarse nodes.
+        fine: the differences from these.
     """
 
     def __init__(self, coordinates: Float) -> None:
         super().__init__(coordinates)
         u, self.far = within(coordinates, GAUSSIAN_REACH)
         numbers = np.rint(u / STEP)
-        near = numbers * STEP
-        first = np.exp((near - u) * (near + u))
-        self.left = pieces_of(powers_of((u - near) * (2.0 * GAUSSIAN_REACH), first, TERMS))
-        last = NODES // 2
-        grid = numbers.astype(np.int64) + np.arange(last, len(u) * NODES, NODES)[:, None]
-        is_near = np.zeros(len(u) * NODES, dtype=np.bool_)
-        is_near[grid] = True
-        found = np.flatnonzero(is_near)
-        self.features, of_feature = np.divmod(found, NODES)
-        self.nodes = (of_feature - last) * STEP
-        order = np.empty(len(is_near), dtype=np.int64)
-        order[found] = np.arange(len(found))
-        self.places = order[grid]
+        coarse = np.rint(numbers / FINE)
+        delta = u - numbers * STEP
+        middle = coarse * (FINE * STEP)
+        first = np.exp((middle - u) * (middle + u))
+        self.left = rows_of(powers_of(delta * (2.0 * GAUSSIAN_REACH), first, TERMS))
+        self.nodes = Nodes.of(numbers.astype(np.int64), np.arange(len(u))[:, None])
+        of_nodes = np.rint(self.nodes.numbers / FINE).astype(np.int64)
+        self.coarse = Nodes.of(of_nodes, self.nodes.features)
+        self.fine = Nodes.of(self.nodes.numbers - FINE * of_nodes, self.nodes.features)
+
+    def table(self, v: Float) -> Float:
+        """Return exp(−(C − v)²) exp(2 (c − C) v) of each node c, with its coarse node C, (K, g).
+
+        Args:
+            v: coordinates of centres, (q, g).
+        """
+        of_coarse = (self.coarse.numbers * (FINE * STEP))[:, None] - v[self.coarse.features]
+        of_coarse *= of_coarse
+        np.negative(of_coarse, out=of_coarse)
+        np.exp(of_coarse, out=of_coarse)
+        of_fine = (self.fine.numbers * (2.0 * STEP))[:, None] * v[self.fine.features]
+        np.exp(of_fine, out=of_fine)
+        table = of_coarse[self.coarse.places]
+        table *= of_fine[self.fine.places]
+        return table
 
 
 class GaussianColumns(FactorColumns):
@@ -364,28 +430,27 @@ class GaussianBlock(FactorBlock):
     """Values of ``GaussianColumns``.
 
     Attributes:
-        right: factors of the centres, (``TERMS``, q, g).
-        table: exp(−(c − v)²) of the nodes c, (K, g).
+        right: factors of the centres, (q, groups, 1, ``TERMS``, ``SIZE``).
+        table: values of the nodes, (K, g).
     """
 
     def __init__(self, columns: GaussianColumns, rows: GaussianRows, centres: slice) -> None:
         super().__init__(columns, rows, centres)
         v = columns.within[:, centres]
-        self.right = powers_of(v / GAUSSIAN_REACH, columns.shares[:, None], TERMS)
-        self.right *= INVERSE_FACTORIALS[:, None, None]
-        self.table = rows.nodes[:, None] - v[rows.features]
-        columns.factors[0].value(self.table)
+        right = powers_of(v / GAUSSIAN_REACH, columns.shares[:, None], TERMS)
+        right *= INVERSE_FACTORIALS[:, None, None]
+        self.right = groups_of(right)
+        self.table = rows.table(v)
 
-    def fill(self, run: slice, out: Float, work: Float) -> None:
-        places = self.rows.places[:, run]
+    def fill(self, run: slice, work: Workspace) -> None:
+        places = self.rows.nodes.places[:, run]
         n = places.shape[1]
-        multiply(self.rows.left[:, pieces_in(run)], self.right, out)
-        np.take(self.table, places, axis=0, out=work[:, :n], mode="clip")
-        values = out[:, :n]
-        values *= work[:, :n]
+        np.matmul(self.rows.left[:, :, pieces_in(run)], self.right, out=work.pieces)
+        np.take(self.table, places, axis=0, out=work.other[:, :n], mode="clip")
+        work.values *= work.other
         if self.columns.constant:
-            values += self.columns.constant
-        self.fill_far(run, out)
+            work.values += self.columns.constant
+        self.fill_far(run, work.values)
 
 
 COLUMNS: dict[type[FeatureKernel], type[FactorColumns]] = {
