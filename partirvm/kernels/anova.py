@@ -24,7 +24,6 @@ this table are copied.
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise, product
-from math import prod
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -76,6 +75,9 @@ KEPT = 1 << 22
 MOST_FACTORS = 1 << 19
 """Maximum number of factors of rows in products: 4 MiB; more rows are several blocks."""
 
+FEW_ROWS = 128
+"""Maximum number of rows for which features are computed together."""
+
 FEW_VALUES = 1 << 17
 """Number of values that are computed together for few rows: 1 MiB."""
 
@@ -115,8 +117,13 @@ class Interactions:
     ) -> None:
         self.unlimited = order is None
         self.is_product = is_product
-        self.sums = np.full((order or 1, *shape), float(is_product))
+        self.sums = np.empty((order or 1, *shape))
         self.work = self.sums if is_product else np.empty(shape)
+        self.clear()
+
+    def clear(self) -> None:
+        """Remove all features."""
+        self.sums.fill(float(self.is_product))
 
     def add(self, terms: Float) -> None:
         """Add the terms of a feature."""
@@ -138,7 +145,7 @@ class Interactions:
     def total(self) -> Float:
         """The sum S."""
         if self.is_product:
-            return self.sums[0] - 1.0
+            self.sums[0] -= 1.0
         return self.sums[0] if len(self.sums) == 1 else np.asarray(self.sums.sum(axis=0))
 
 
@@ -216,7 +223,7 @@ class TableBlock:
         self.places = places
         n = block.rows.coordinates.shape[1]
         g = block.centres.stop - block.centres.start
-        work = workspace(1, n, g)
+        work = Workspace((1, n + -n % PIECE_ROWS, g))
         block.fill(slice(0, n), work)
         self.table = work.values[0]
 
@@ -226,10 +233,43 @@ class TableBlock:
         np.take(self.table, places, axis=0, out=work.values[0, : len(places)], mode="clip")
 
 
-def workspace(q: int, n: int, g: int) -> Workspace:
-    """Return memory for q features, n rows and g centres."""
-    shape = q, n + -n % PIECE_ROWS, g
-    return Workspace(shape, np.zeros((2, prod(shape))))
+class PieceMemory:
+    """Memory for pieces of a block, which is reused for all pieces of one shape.
+
+    Args:
+        order: maximum number of features in a product, or None
+        is_product: as for ``Interactions``
+    """
+
+    def __init__(self, order: int | None, *, is_product: bool) -> None:
+        self.order = order
+        self.is_product = is_product
+        self.sums = dict[tuple[int, int], Interactions]()
+        self.spaces = dict[tuple[int, int, int], Workspace]()
+        self.results = dict[tuple[int, int], Float]()
+
+    def interactions(self, n: int, g: int) -> Interactions:
+        """Return an empty sum for n rows and g centres."""
+        shape = n, g
+        if shape not in self.sums:
+            self.sums[shape] = Interactions(self.order, shape, is_product=self.is_product)
+        self.sums[shape].clear()
+        return self.sums[shape]
+
+    def values(self, n: int, g: int) -> Float:
+        """Return memory for the kernel's values, whose rows do not begin at powers of two: such
+        rows of a transposed copy displace each other from the cache."""
+        shape = n, g
+        if shape not in self.results:
+            self.results[shape] = np.empty((n, g + 8))[:, :g]
+        return self.results[shape]
+
+    def workspace(self, q: int, r: int, g: int) -> Workspace:
+        """Return memory for q features, r rows and g centres."""
+        shape = q, r, g
+        if shape not in self.spaces:
+            self.spaces[shape] = Workspace(shape)
+        return self.spaces[shape]
 
 
 def distinct(coordinates: Float) -> tuple[Float, Int | None]:
@@ -256,6 +296,8 @@ class ActiveFeatures:
         self.places = np.flatnonzero(shares)
         self.shares = shares[self.places]
         self.factors = [kernel.factor(n_features, j) for j in self.places.tolist()]
+        self.roots = np.array([factor.root for factor in self.factors])
+        self.is_number = ~np.isin(self.places, kernel.categorical)
         self.total = float(total_of(self.shares[:, None], kernel.order)[0])
 
     @property
@@ -265,12 +307,9 @@ class ActiveFeatures:
 
     def coordinates(self, points: Float, origin: Float) -> Float:
         """Return the coordinates (p, n) of points (n, d), measured from ``origin`` (d,)."""
-        coordinates = np.empty((len(self.places), len(points)))
-        for place, (j, factor) in enumerate(zip(self.places.tolist(), self.factors, strict=True)):
-            coordinates[place] = points[:, j]
-            if not isinstance(factor, LevelFeature):
-                coordinates[place] -= origin[j]
-                coordinates[place] *= factor.root
+        coordinates = np.ascontiguousarray(points[:, self.places].T)
+        coordinates -= np.where(self.is_number, origin[self.places], 0.0)[:, None]
+        coordinates *= self.roots[:, None]
         return coordinates
 
     def values(self, differences: Float) -> Float:
@@ -356,14 +395,13 @@ class PreparedAnova(PreparedKernel):
     def __call__(self, points: Float, out: Float) -> None:
         for rows in runs(len(points), self.height):
             coordinates = self.features.coordinates(points[rows], self.origin)
-            if len(coordinates[0]) > PIECE_ROWS:
-                parts = self._parts(coordinates)
-                size = MOST_GROUPS * SIZE
+            p, n = coordinates.shape
+            if n > FEW_ROWS:
+                self._fill(self._parts(coordinates), MOST_GROUPS * SIZE, out[rows])
             else:
-                parts = self._parts_of_few(coordinates)
-                size = max(FEW_VALUES // (PIECE_ROWS * SIZE * len(coordinates)), 1) * SIZE
-            for centres in runs(out.shape[1] + -out.shape[1] % SIZE, size):
-                self._fill(parts, centres, out[rows, centres])
+                most = max(FEW_VALUES // (SIZE * (n + -n % PIECE_ROWS)), 1)
+                parts = self._parts_of_few(coordinates, most)
+                self._fill(parts, max(most // p, 1) * SIZE, out[rows])
 
     def _parts(self, coordinates: Float) -> list[Part]:
         """Return the rows with coordinates (p, n) in each feature, with a table if there are few
@@ -376,10 +414,9 @@ class PreparedAnova(PreparedKernel):
                 parts.append(Part(single, single.rows(values[None]), positions))
         return parts
 
-    def _parts_of_few(self, coordinates: Float) -> list[Part]:
-        """Return up to ``PIECE_ROWS`` rows with coordinates (p, n): calls of functions then take
-        longer than their work, so that features are computed together."""
-        most = FEW_VALUES // (PIECE_ROWS * SIZE)
+    def _parts_of_few(self, coordinates: Float, most: int) -> list[Part]:
+        """Return few rows with coordinates (p, n), up to ``most`` features together: calls of
+        functions would take longer than their work on a single feature."""
         parts = []
         for places, columns in self.stretches:
             for batch in runs(places.stop - places.start, most):
@@ -414,37 +451,34 @@ class PreparedAnova(PreparedKernel):
                 gradients[rows, features.places[place]] += scale * sums
         return gradients
 
-    def _fill(self, parts: list[Part], centres: slice, out: Float) -> None:
-        """Write the values for n rows and some centres.
+    def _fill(self, parts: list[Part], size: int, out: Float) -> None:
+        """Write the values for n rows and m centres into ``out`` (n, m).
 
         Args:
             parts: the rows in the active features, in the order of these
-            centres: which centres; their number is a multiple of ``SIZE``
-            out: (n, m), the columns of those centres that exist
+            size: maximum number of centres that are computed together, a multiple of ``SIZE``
+            out: (n, m)
         """
-        g = centres.stop - centres.start
-        blocks = [part.block(centres) for part in parts]
-        sizes = {len(part.columns.factors) for part in parts}
-        most = max(VALUES // (g * PIECE_ROWS), 1) * PIECE_ROWS
-        height = min(most, len(out) + -len(out) % PIECE_ROWS)
-        memory = np.zeros((2, max(sizes) * height * g))
-        heights = {min(height, len(out)), len(out) % height or height}
-        spaces = {
-            (q, r): Workspace((q, r, g), memory)
-            for q in sizes
-            for r in {n + -n % PIECE_ROWS for n in heights}
-        }
-        for run in runs(len(out), height):
-            n = run.stop - run.start
-            r = n + -n % PIECE_ROWS
-            interactions = Interactions(self.order, (r, g), is_product=self.is_product)
-            for part, block in zip(parts, blocks, strict=True):
-                work = spaces[len(part.columns.factors), r]
-                block.fill(run, work)
-                for of_feature in work.values:
-                    interactions.add(of_feature)
-            total = interactions.total[:n, : out.shape[1]].T / self.features.total
-            np.minimum(total, 1.0, out=out[run].T)
+        n, m = out.shape
+        memory = PieceMemory(self.order, is_product=self.is_product)
+        height = max(VALUES // (size * PIECE_ROWS), 1) * PIECE_ROWS
+        for centres in runs(m + -m % SIZE, size):
+            g = centres.stop - centres.start
+            blocks = [part.block(centres) for part in parts]
+            for run in runs(n, height):
+                count = run.stop - run.start
+                r = count + -count % PIECE_ROWS
+                interactions = memory.interactions(count, g)
+                for part, block in zip(parts, blocks, strict=True):
+                    work = memory.workspace(len(part.columns.factors), r, g)
+                    block.fill(run, work)
+                    for of_feature in work.values:
+                        interactions.add(of_feature[:count])
+                values = memory.values(count, g)
+                np.divide(interactions.total, self.features.total, out=values)
+                np.minimum(values, 1.0, out=values)
+                piece = out[run, centres]
+                piece[...] = values[:, : piece.shape[1]]
 
     def terms(self, place: int, coordinates: Float, group: slice) -> Float:
         """Return a_j k_j (n, g) of an active feature.

@@ -138,7 +138,6 @@ class Workspace:
 
     Args:
         shape: (q, r, g).
-        memory: at least q r g numbers for each of two arrays, (2, …).
 
     Attributes:
         values: the values, (q, r, g).
@@ -147,9 +146,9 @@ class Workspace:
         other_pieces: ``other`` in the same form.
     """
 
-    def __init__(self, shape: tuple[int, int, int], memory: Float) -> None:
+    def __init__(self, shape: tuple[int, int, int]) -> None:
         q, r, g = shape
-        both = memory[:, : q * r * g].reshape(2, *shape)
+        both = np.empty((2, *shape))
         pieces = both.reshape(2, q, r // PIECE_ROWS, PIECE_ROWS, g // SIZE, SIZE)
         self.values, self.other = both
         self.pieces, self.other_pieces = pieces.transpose(0, 1, 4, 2, 3, 5)
@@ -174,8 +173,7 @@ class FactorBlock:
 
         Args:
             run: which rows; the first is a multiple of ``PIECE_ROWS``.
-            work: of the run's number of rows, rounded up to a multiple of ``PIECE_ROWS``; what is
-                written beyond the run's rows is finite.
+            work: of the run's number of rows, rounded up to a multiple of ``PIECE_ROWS``.
         """
         for feature, values in enumerate(work.values):
             coordinates = self.rows.coordinates[feature, run]
@@ -221,13 +219,20 @@ def columns_of(
     return form(factors, centres, shares, constant)
 
 
+def padded(coordinates: Float) -> Float:
+    """Return coordinates (q, n) with zeros up to a multiple of ``PIECE_ROWS`` rows."""
+    q, n = coordinates.shape
+    rows = np.zeros((q, n + -n % PIECE_ROWS))
+    rows[:, :n] = coordinates
+    return rows
+
+
 def rows_of(left: Float) -> Float:
-    """Return factors (count, …, q, n) of rows as matrices (…, q, 1, pieces, ``PIECE_ROWS``, count),
-    with zeros after the last row."""
-    count, *middle, n = left.shape
-    pieces = np.zeros((*middle, n + -n % PIECE_ROWS, count))
-    pieces[..., :n, :] = np.moveaxis(left, 0, -1)
-    return pieces.reshape(*middle, 1, -1, PIECE_ROWS, count)
+    """Return factors (…, count, q, n) of rows as matrices (…, q, 1, pieces, ``PIECE_ROWS``,
+    count)."""
+    *several, count, q, n = left.shape
+    pieces = left.reshape(*several, count, q, 1, n // PIECE_ROWS, PIECE_ROWS)
+    return np.moveaxis(pieces, -5, -1)
 
 
 def groups_of(right: Float) -> Float:
@@ -270,9 +275,10 @@ class SidedRows(FactorRows):
 
     def __init__(self, coordinates: Float, factor: SidedFeature) -> None:
         super().__init__(coordinates)
-        u, self.far = within(factor.scale * coordinates, REACH)
-        left = np.ones((factor.function.count + 1, 2, *u.shape))
-        left[:-1] = factor.function.left(np.stack([u, -u]))
+        u, self.far = within(factor.scale * padded(coordinates), REACH)
+        left = np.ones((2, factor.function.count + 1, *u.shape))
+        for sign, factors in zip((1.0, -1.0), left, strict=True):
+            factors[:-1] = factor.function.left(sign * u)
         self.left = rows_of(left)
 
 
@@ -368,14 +374,15 @@ class GaussianRows(FactorRows):
 
     def __init__(self, coordinates: Float) -> None:
         super().__init__(coordinates)
-        u, self.far = within(coordinates, GAUSSIAN_REACH)
+        u, self.far = within(padded(coordinates), GAUSSIAN_REACH)
         numbers = np.rint(u / STEP)
         coarse = np.rint(numbers / FINE)
         delta = u - numbers * STEP
         middle = coarse * (FINE * STEP)
         first = np.exp((middle - u) * (middle + u))
         self.left = rows_of(powers_of(delta * (2.0 * GAUSSIAN_REACH), first, TERMS))
-        self.nodes = Nodes.of(numbers.astype(np.int64), np.arange(len(u))[:, None])
+        n = coordinates.shape[1]
+        self.nodes = Nodes.of(numbers[:, :n].astype(np.int64), np.arange(len(u))[:, None])
         of_nodes = np.rint(self.nodes.numbers / FINE).astype(np.int64)
         self.coarse = Nodes.of(of_nodes, self.nodes.features)
         self.fine = Nodes.of(self.nodes.numbers - FINE * of_nodes, self.nodes.features)
@@ -443,13 +450,14 @@ class GaussianBlock(FactorBlock):
         self.table = rows.table(v)
 
     def fill(self, run: slice, work: Workspace) -> None:
-        places = self.rows.nodes.places[:, run]
-        n = places.shape[1]
         np.matmul(self.rows.left[:, :, pieces_in(run)], self.right, out=work.pieces)
-        np.take(self.table, places, axis=0, out=work.other[:, :n], mode="clip")
-        work.values *= work.other
+        places = self.rows.nodes.places[:, run]
+        values = work.values[:, : places.shape[1]]
+        other = work.other[:, : places.shape[1]]
+        np.take(self.table, places, axis=0, out=other, mode="clip")
+        values *= other
         if self.columns.constant:
-            work.values += self.columns.constant
+            values += self.columns.constant
         self.fill_far(run, work.values)
 
 
