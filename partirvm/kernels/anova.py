@@ -192,7 +192,7 @@ def _with(sums: Float, terms: Float, order: int | None) -> Float:
     return extended
 
 
-class Part(NamedTuple):
+class FeaturePart(NamedTuple):
     """Rows in consecutive features whose factors are computed together.
 
     Attributes:
@@ -221,9 +221,10 @@ class TableBlock:
 
     def __init__(self, block: FactorBlock, places: Int) -> None:
         self.places = places
+        self.n_features = 1
+        self.n_centres = block.n_centres
         n = block.rows.coordinates.shape[1]
-        g = block.centres.stop - block.centres.start
-        work = Workspace((1, n + -n % PIECE_ROWS, g))
+        work = Workspace(1, n, self.n_centres)
         block.fill(slice(0, n), work)
         self.table = work.values[0]
 
@@ -264,11 +265,11 @@ class PieceMemory:
             self.results[shape] = np.empty((n, g + 8))[:, :g]
         return self.results[shape]
 
-    def workspace(self, q: int, r: int, g: int) -> Workspace:
-        """Return memory for q features, r rows and g centres."""
-        shape = q, r, g
+    def workspace(self, q: int, n: int, g: int) -> Workspace:
+        """Return memory for q features, n rows and g centres."""
+        shape = q, n, g
         if shape not in self.spaces:
-            self.spaces[shape] = Workspace(shape)
+            self.spaces[shape] = Workspace(*shape)
         return self.spaces[shape]
 
 
@@ -403,7 +404,7 @@ class PreparedAnova(PreparedKernel):
                 parts = self._parts_of_few(coordinates, most)
                 self._fill(parts, max(most // p, 1) * SIZE, out[rows])
 
-    def _parts(self, coordinates: Float) -> list[Part]:
+    def _parts(self, coordinates: Float) -> list[FeaturePart]:
         """Return the rows with coordinates (p, n) in each feature, with a table if there are few
         distinct values."""
         parts = []
@@ -411,17 +412,17 @@ class PreparedAnova(PreparedKernel):
             for j, of_feature in enumerate(coordinates[places]):
                 single = columns.of(slice(j, j + 1))
                 values, positions = distinct(of_feature)
-                parts.append(Part(single, single.rows(values[None]), positions))
+                parts.append(FeaturePart(single, single.rows(values[None]), positions))
         return parts
 
-    def _parts_of_few(self, coordinates: Float, most: int) -> list[Part]:
+    def _parts_of_few(self, coordinates: Float, most: int) -> list[FeaturePart]:
         """Return few rows with coordinates (p, n), up to ``most`` features together: calls of
         functions would take longer than their work on a single feature."""
         parts = []
         for places, columns in self.stretches:
             for batch in runs(places.stop - places.start, most):
                 several = columns.of(batch)
-                parts.append(Part(several, several.rows(coordinates[places][batch]), None))
+                parts.append(FeaturePart(several, several.rows(coordinates[places][batch]), None))
         return parts
 
     def gradient(self, points: Float, values: Float, weights: Float) -> Float:
@@ -451,7 +452,7 @@ class PreparedAnova(PreparedKernel):
                 gradients[rows, features.places[place]] += scale * sums
         return gradients
 
-    def _fill(self, parts: list[Part], size: int, out: Float) -> None:
+    def _fill(self, parts: list[FeaturePart], size: int, out: Float) -> None:
         """Write the values for n rows and m centres into ``out`` (n, m).
 
         Args:
@@ -463,22 +464,31 @@ class PreparedAnova(PreparedKernel):
         memory = PieceMemory(self.order, is_product=self.is_product)
         height = max(VALUES // (size * PIECE_ROWS), 1) * PIECE_ROWS
         for centres in runs(m + -m % SIZE, size):
-            g = centres.stop - centres.start
             blocks = [part.block(centres) for part in parts]
             for run in runs(n, height):
-                count = run.stop - run.start
-                r = count + -count % PIECE_ROWS
-                interactions = memory.interactions(count, g)
-                for part, block in zip(parts, blocks, strict=True):
-                    work = memory.workspace(len(part.columns.factors), r, g)
-                    block.fill(run, work)
-                    for of_feature in work.values:
-                        interactions.add(of_feature[:count])
-                values = memory.values(count, g)
-                np.divide(interactions.total, self.features.total, out=values)
-                np.minimum(values, 1.0, out=values)
                 piece = out[run, centres]
-                piece[...] = values[:, : piece.shape[1]]
+                piece[...] = self._piece(blocks, run, memory)[:, : piece.shape[1]]
+
+    def _piece(
+        self, blocks: list[FactorBlock | TableBlock], run: slice, memory: PieceMemory
+    ) -> Float:
+        """Return the values (n, g) for a run of n rows.
+
+        Args:
+            blocks: the factors of the active features, in the order of these
+            run: which rows
+            memory: for the values
+        """
+        n = run.stop - run.start
+        interactions = memory.interactions(n, blocks[0].n_centres)
+        for block in blocks:
+            work = memory.workspace(block.n_features, n, block.n_centres)
+            block.fill(run, work)
+            for of_feature in work.values:
+                interactions.add(of_feature[:n])
+        values = memory.values(n, blocks[0].n_centres)
+        np.divide(interactions.total, self.features.total, out=values)
+        return np.minimum(values, 1.0, out=values)
 
     def terms(self, place: int, coordinates: Float, group: slice) -> Float:
         """Return a_j k_j (n, g) of an active feature.

@@ -134,10 +134,12 @@ class FactorColumns:
 
 
 class Workspace:
-    """Memory for the values of q features at r rows and g centres.
+    """Memory for the values of q features at n rows and g centres.
 
     Args:
-        shape: (q, r, g).
+        q: the number of features.
+        n: the number of rows; r is the next multiple of ``PIECE_ROWS``.
+        g: the number of centres, a multiple of ``SIZE``.
 
     Attributes:
         values: the values, (q, r, g).
@@ -146,9 +148,9 @@ class Workspace:
         other_pieces: ``other`` in the same form.
     """
 
-    def __init__(self, shape: tuple[int, int, int]) -> None:
-        q, r, g = shape
-        both = np.empty((2, *shape))
+    def __init__(self, q: int, n: int, g: int) -> None:
+        r = n + -n % PIECE_ROWS
+        both = np.empty((2, q, r, g))
         pieces = both.reshape(2, q, r // PIECE_ROWS, PIECE_ROWS, g // SIZE, SIZE)
         self.values, self.other = both
         self.pieces, self.other_pieces = pieces.transpose(0, 1, 4, 2, 3, 5)
@@ -167,13 +169,15 @@ class FactorBlock:
         self.columns = columns
         self.rows = rows
         self.centres = centres
+        self.n_features = len(columns.factors)
+        self.n_centres = centres.stop - centres.start
 
     def fill(self, run: slice, work: Workspace) -> None:
         """Write the values for a run of rows into ``work.values``.
 
         Args:
             run: which rows; the first is a multiple of ``PIECE_ROWS``.
-            work: of the run's number of rows, rounded up to a multiple of ``PIECE_ROWS``.
+            work: memory for the run's number of rows.
         """
         for feature, values in enumerate(work.values):
             coordinates = self.rows.coordinates[feature, run]
@@ -306,7 +310,7 @@ class SidedColumns(FactorColumns):
         for sign, right in zip((1.0, -1.0), self.right, strict=True):
             right[:-1] = function.right(sign * v) * shares[:, None]
 
-    def of(self, features: slice) -> "SidedColumns":
+    def of(self, features: slice) -> Any:
         columns = super().of(features)
         columns.right = self.right[:, :, features]
         return columns
@@ -334,7 +338,7 @@ class SidedBlock(FactorBlock):
         self.fill_far(run, work.values)
 
 
-class Nodes(NamedTuple):
+class GridNodes(NamedTuple):
     """Numbers of a grid in q features.
 
     Attributes:
@@ -348,7 +352,7 @@ class Nodes(NamedTuple):
     places: Int
 
     @classmethod
-    def of(cls, numbers: Int, features: Int) -> "Nodes":
+    def of(cls, numbers: Int, features: Int) -> "GridNodes":
         """Return the distinct pairs of a number, at most ``LAST`` in absolute value, and a
         feature."""
         width = 2 * LAST + 1
@@ -382,10 +386,10 @@ class GaussianRows(FactorRows):
         first = np.exp((middle - u) * (middle + u))
         self.left = rows_of(powers_of(delta * (2.0 * GAUSSIAN_REACH), first, TERMS))
         n = coordinates.shape[1]
-        self.nodes = Nodes.of(numbers[:, :n].astype(np.int64), np.arange(len(u))[:, None])
+        self.nodes = GridNodes.of(numbers[:, :n].astype(np.int64), np.arange(len(u))[:, None])
         of_nodes = np.rint(self.nodes.numbers / FINE).astype(np.int64)
-        self.coarse = Nodes.of(of_nodes, self.nodes.features)
-        self.fine = Nodes.of(self.nodes.numbers - FINE * of_nodes, self.nodes.features)
+        self.coarse = GridNodes.of(of_nodes, self.nodes.features)
+        self.fine = GridNodes.of(self.nodes.numbers - FINE * of_nodes, self.nodes.features)
 
     def table(self, v: Float) -> Float:
         """Return exp(−(C − v)²) exp(2 (c − C) v) of each node c, with its coarse node C, (K, g).
@@ -421,7 +425,7 @@ class GaussianColumns(FactorColumns):
         super().__init__(factors, centres, shares, constant)
         self.within, self.far = within(centres, GAUSSIAN_REACH)
 
-    def of(self, features: slice) -> "GaussianColumns":
+    def of(self, features: slice) -> Any:
         columns = super().of(features)
         columns.within = self.within[features]
         return columns

@@ -7,11 +7,9 @@ from numpy.random import default_rng
 from numpy.testing import assert_allclose, assert_array_equal
 
 from partirvm.kernels import Anova
-from partirvm.kernels.anova import FEW_ROWS, slabs
+from partirvm.kernels.anova import slabs
 from partirvm.kernels.factor_blocks import (
-    FINE,
     GAUSSIAN_REACH,
-    PIECE_ROWS,
     SIZE,
     STEP,
     GaussianRows,
@@ -47,7 +45,7 @@ def factor_of(base: str) -> FeatureKernel:
 def values_of(base, u, v, shares, constant=0.0):
     """Return the values (q, n, m) at rows u (q, n) and centres v (q, m) as blocks compute them."""
     columns = columns_of([factor_of(base)] * len(u), v, np.array(shares), constant)
-    work = Workspace((len(u), u.shape[1] + -u.shape[1] % PIECE_ROWS, v.shape[1]))
+    work = Workspace(len(u), u.shape[1], v.shape[1])
     columns.block(columns.rows(u), slice(0, v.shape[1])).fill(slice(0, u.shape[1]), work)
     return work.values[:, : u.shape[1]]
 
@@ -56,7 +54,7 @@ def values_of(base, u, v, shares, constant=0.0):
 @pytest.mark.parametrize("size", [1e-9, 1e-3, 1.0, 4.0, REACH, 3 * REACH, 1e4])
 def test_products_have_the_values_of_the_formula(base, size):
     """Coordinates of all sizes, equal ones, and ones at the border of the products."""
-    u = default_rng(0).uniform(-size, size, 5 * PIECE_ROWS + 3)
+    u = default_rng(0).uniform(-size, size, 83)
     border = REACHES[base] / SCALES[base]
     u[:3] = border, -border, 0.0
     v = np.append(u[: SIZE - 3], [border, -border, 0.0])
@@ -69,7 +67,7 @@ def test_products_have_the_values_of_the_formula(base, size):
 def test_gaussian_factors_are_accurate_at_the_borders_of_cells():
     """The terms of the product are most where a row is between two nodes and a centre is at the
     border."""
-    nodes = np.arange(-GAUSSIAN_REACH, GAUSSIAN_REACH, FINE * STEP / 4)
+    nodes = np.arange(-GAUSSIAN_REACH, GAUSSIAN_REACH, 2 * STEP)
     u = np.concatenate([nodes + offset * STEP for offset in (-0.5, 0.5, 0.4999999)])
     u = u[np.abs(u) <= GAUSSIAN_REACH]
     v = np.linspace(-GAUSSIAN_REACH, GAUSSIAN_REACH, 2 * SIZE)
@@ -89,7 +87,7 @@ def test_nodes_are_those_near_rows():
 @of_bases
 def test_a_constant_is_added(base):
     """In several features at once, with a row and a centre that are far from all others."""
-    u = default_rng(1).normal(size=(3, PIECE_ROWS + 1))
+    u = default_rng(1).normal(size=(3, 17))
     u[1, 3] = 1e3
     v = default_rng(2).normal(size=(3, 2 * SIZE))
     v[2, 5] = -1e3
@@ -137,7 +135,7 @@ def test_a_value_depends_on_its_row_and_its_centre_alone(base, shares):
     whole = kernel.values(X, Z, origin)
     rows = rng.permutation(300)[:170]
     centres = rng.permutation(len(Z))[: SIZE + 5]
-    for count in (len(rows), FEW_ROWS + 5, 17):
+    for count in (len(rows), 77, 17):
         part = kernel.values(X[rows[:count]], Z[centres], origin)
         assert_array_equal(part, whole[np.ix_(rows[:count], centres)])
     assert_array_equal(kernel.values(X[:1], Z[:1], origin), whole[:1, :1])
