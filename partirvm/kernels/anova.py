@@ -81,12 +81,9 @@ FEW_ROWS = 128
 FEW_VALUES = 1 << 17
 """Number of values that are computed together for few rows: 1 MiB."""
 
-VALUES = 1 << 16
+VALUES = 1 << 15
 """Number of values that are computed together: with fewer, calls of functions take longer than
 memory beyond the nearest cache."""
-
-MOST_GROUPS = 4
-"""Maximum number of groups of ``SIZE`` centres that are computed together."""
 
 ROWS = 256
 """Number of rows of a piece of a gradient: ``ROWS`` × ``SIZE`` numbers stay in the cache."""
@@ -398,7 +395,7 @@ class PreparedAnova(PreparedKernel):
             coordinates = self.features.coordinates(points[rows], self.origin)
             p, n = coordinates.shape
             if n > FEW_ROWS:
-                self._fill(self._parts(coordinates), MOST_GROUPS * SIZE, out[rows])
+                self._fill(self._parts(coordinates), SIZE, out[rows])
             else:
                 most = max(FEW_VALUES // (SIZE * (n + -n % PIECE_ROWS)), 1)
                 parts = self._parts_of_few(coordinates, most)
