@@ -247,9 +247,9 @@ def groups_of(right: Float) -> Float:
 
 
 def within(coordinates: Float, reach: float) -> tuple[Float, Bool | None]:
-    """Return coordinates with 0 in place of those beyond the reach, and where these are; None if
-    there are none."""
-    far = np.abs(coordinates) > reach
+    """Return coordinates with 0 in place of those beyond the reach or NaN, and where these are;
+    None if there are none."""
+    far = ~(np.abs(coordinates) <= reach)
     if not far.any():
         return coordinates, None
     return np.where(far, 0.0, coordinates), far

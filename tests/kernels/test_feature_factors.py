@@ -85,6 +85,14 @@ def test_nodes_are_those_near_rows():
 
 
 @of_bases
+def test_coordinates_that_are_no_numbers_have_no_value(base):
+    u = np.array([0.0, np.nan])
+    values = values_of(base, u[None], np.zeros((1, SIZE)), [1.0])[0]
+    assert_allclose(values[0], 1.0, rtol=1e-14)
+    assert np.isnan(values[1]).all()
+
+
+@of_bases
 def test_a_constant_is_added(base):
     """In several features at once, with a row and a centre that are far from all others."""
     u = default_rng(1).normal(size=(3, 17))
