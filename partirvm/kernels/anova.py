@@ -23,7 +23,7 @@ this table are copied.
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from itertools import product
+from itertools import pairwise, product
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -36,15 +36,21 @@ from partirvm.kernels.base import (
     Family,
     PreparedKernel,
     as_numbers,
-    by_groups,
     origin_of,
     runs,
 )
-from partirvm.kernels.feature_factors import (
+from partirvm.kernels.factor_blocks import (
     PIECE_ROWS,
-    SIDED,
     SIZE,
+    TERMS,
+    FactorBlock,
     FactorColumns,
+    FactorRows,
+    Workspace,
+    columns_of,
+)
+from partirvm.kernels.feature_factors import (
+    SIDED,
     FeatureKernel,
     GaussianFeature,
     LevelFeature,
@@ -66,8 +72,21 @@ MOST_POINTS = 48
 KEPT = 1 << 22
 """Maximum number of values k_j that a triangle keeps: 32 MiB."""
 
+MOST_FACTORS = 1 << 19
+"""Maximum number of factors of rows in products: 4 MiB; more rows are several blocks."""
+
+FEW_ROWS = 128
+"""Maximum number of rows for which features are computed together."""
+
+FEW_VALUES = 1 << 17
+"""Number of values that are computed together for few rows: 1 MiB."""
+
+VALUES = 1 << 15
+"""Number of values that are computed together: with fewer, calls of functions take longer than
+memory beyond the nearest cache."""
+
 ROWS = 256
-"""Number of rows of a piece: arrays of ``ROWS`` × ``SIZE`` numbers stay in the cache."""
+"""Number of rows of a piece of a gradient: ``ROWS`` × ``SIZE`` numbers stay in the cache."""
 
 LEAST_TOTAL = 1.0
 """Minimum S at x = z for which S is computed as Π (1 + t) − 1, in a third of the operations: the
@@ -87,16 +106,28 @@ class Interactions:
     Args:
         order: maximum number of features in a product, or None
         shape: shape of the terms of a feature
+        is_product: True if 1 + t is added in place of the terms t, without an order
     """
 
-    def __init__(self, order: int | None, shape: tuple[int, ...]) -> None:
+    def __init__(
+        self, order: int | None, shape: tuple[int, ...], *, is_product: bool = False
+    ) -> None:
         self.unlimited = order is None
-        self.sums = np.zeros((order or 1, *shape))
-        self.work = np.empty(shape)
+        self.is_product = is_product
+        self.sums = np.empty((order or 1, *shape))
+        self.work = self.sums if is_product else np.empty(shape)
+        self.clear()
+
+    def clear(self) -> None:
+        """Remove all features."""
+        self.sums.fill(float(self.is_product))
 
     def add(self, terms: Float) -> None:
         """Add the terms of a feature."""
         first = self.sums[0]
+        if self.is_product:
+            first *= terms
+            return
         if self.unlimited:
             np.add(first, 1.0, out=self.work)
             self.work *= terms
@@ -110,6 +141,8 @@ class Interactions:
     @property
     def total(self) -> Float:
         """The sum S."""
+        if self.is_product:
+            self.sums[0] -= 1.0
         return self.sums[0] if len(self.sums) == 1 else np.asarray(self.sums.sum(axis=0))
 
 
@@ -156,35 +189,85 @@ def _with(sums: Float, terms: Float, order: int | None) -> Float:
     return extended
 
 
-class FeatureRows(NamedTuple):
-    """Rows in one feature.
+class FeaturePart(NamedTuple):
+    """Rows in consecutive features whose factors are computed together.
 
     Attributes:
-        runs: what the feature's kernel needs of each run of ``ROWS`` rows; with a table, of the
-            distinct values
-        places: (n,), the position of each row in the table; None without a table
-        size: the number of distinct values, or of rows
+        columns: the columns of q features
+        rows: the rows, or the distinct values of a single feature
+        places: (n,), the position of each row among the distinct values; None without these
     """
 
-    runs: list[Any]
+    columns: FactorColumns
+    rows: FactorRows
     places: Int | None
-    size: int
 
-    @classmethod
-    def of(cls, factor: FeatureKernel, coordinates: Float) -> "FeatureRows":
-        """Return the rows with coordinates (n,), with a table if there are few distinct values."""
-        values, places = distinct(coordinates)
-        whole = factor.rows(values)
-        parts = [whole.run(run) for run in runs(len(values), ROWS)]
-        return cls(parts, places, len(values))
+    def block(self, centres: slice) -> "FactorBlock | TableBlock":
+        """Return the block of the rows and of some centres."""
+        block = self.columns.block(self.rows, centres)
+        return block if self.places is None else TableBlock(block, self.places)
 
-    def table(self, columns: FactorColumns) -> Float | None:
-        """Return the values of the distinct coordinates, (u, SIZE); None without a table."""
-        if self.places is None:
-            return None
-        table = np.empty((MOST_DISTINCT, SIZE))
-        columns.fill(self.runs[0], table, np.empty(table.shape))
-        return table[: self.size]
+
+class TableBlock:
+    """Values of a feature at rows with few distinct values, which are computed once.
+
+    Args:
+        block: the block of the distinct values
+        places: (n,), the position of each row among them
+    """
+
+    def __init__(self, block: FactorBlock, places: Int) -> None:
+        self.places = places
+        self.n_features = 1
+        self.n_centres = block.n_centres
+        n = block.rows.coordinates.shape[1]
+        work = Workspace(1, n, self.n_centres)
+        block.fill(slice(0, n), work)
+        self.table = work.values[0]
+
+    def fill(self, run: slice, work: Workspace) -> None:
+        """Write the values for a run of rows into ``work.values``."""
+        places = self.places[run]
+        np.take(self.table, places, axis=0, out=work.values[0, : len(places)], mode="clip")
+
+
+class PieceMemory:
+    """Memory for pieces of a block, which is reused for all pieces of one shape.
+
+    Args:
+        order: maximum number of features in a product, or None
+        is_product: as for ``Interactions``
+    """
+
+    def __init__(self, order: int | None, *, is_product: bool) -> None:
+        self.order = order
+        self.is_product = is_product
+        self.sums = dict[tuple[int, int], Interactions]()
+        self.spaces = dict[tuple[int, int, int], Workspace]()
+        self.results = dict[tuple[int, int], Float]()
+
+    def interactions(self, n: int, g: int) -> Interactions:
+        """Return an empty sum for n rows and g centres."""
+        shape = n, g
+        if shape not in self.sums:
+            self.sums[shape] = Interactions(self.order, shape, is_product=self.is_product)
+        self.sums[shape].clear()
+        return self.sums[shape]
+
+    def values(self, n: int, g: int) -> Float:
+        """Return memory for the kernel's values, whose rows do not begin at powers of two: such
+        rows of a transposed copy displace each other from the cache."""
+        shape = n, g
+        if shape not in self.results:
+            self.results[shape] = np.empty((n, g + 8))[:, :g]
+        return self.results[shape]
+
+    def workspace(self, q: int, n: int, g: int) -> Workspace:
+        """Return memory for q features, n rows and g centres."""
+        shape = q, n, g
+        if shape not in self.spaces:
+            self.spaces[shape] = Workspace(*shape)
+        return self.spaces[shape]
 
 
 def distinct(coordinates: Float) -> tuple[Float, Int | None]:
@@ -211,6 +294,8 @@ class ActiveFeatures:
         self.places = np.flatnonzero(shares)
         self.shares = shares[self.places]
         self.factors = [kernel.factor(n_features, j) for j in self.places.tolist()]
+        self.roots = np.array([factor.root for factor in self.factors])
+        self.is_number = ~np.isin(self.places, kernel.categorical)
         self.total = float(total_of(self.shares[:, None], kernel.order)[0])
 
     @property
@@ -220,12 +305,9 @@ class ActiveFeatures:
 
     def coordinates(self, points: Float, origin: Float) -> Float:
         """Return the coordinates (p, n) of points (n, d), measured from ``origin`` (d,)."""
-        coordinates = np.empty((len(self.places), len(points)))
-        for place, (j, factor) in enumerate(zip(self.places.tolist(), self.factors, strict=True)):
-            coordinates[place] = points[:, j]
-            if not isinstance(factor, LevelFeature):
-                coordinates[place] -= origin[j]
-                coordinates[place] *= factor.root
+        coordinates = np.ascontiguousarray(points[:, self.places].T)
+        coordinates -= np.where(self.is_number, origin[self.places], 0.0)[:, None]
+        coordinates *= self.roots[:, None]
         return coordinates
 
     def values(self, differences: Float) -> Float:
@@ -284,32 +366,61 @@ class PreparedAnova(PreparedKernel):
         self.origin = origin_of(centres, origin)
         self.centres = self.features.coordinates(centres, self.origin)
         self.is_product = self.order is None and self.features.total >= LEAST_TOTAL
-        self.columns = self._columns()
+        self.stretches = self._stretches()
+        self.height = max(MOST_FACTORS // (TERMS * len(self.centres)) // ROWS, 1) * ROWS
 
-    def _columns(self) -> list[list[FactorColumns]]:
-        """Return the columns of each group of centres in each active feature."""
+    def _stretches(self) -> list[tuple[slice, FactorColumns]]:
+        """Return the columns of consecutive active features whose kernels have one class."""
         p, m = self.centres.shape
         whole = np.zeros((p, m + -m % SIZE))
         whole[:, :m] = self.centres
-        shares = self.features.shares.tolist()
-        columns = [
-            factor.columns(of_feature, share, float(self.is_product))
-            for factor, of_feature, share in zip(self.features.factors, whole, shares, strict=True)
-        ]
-        groups = runs(whole.shape[1], SIZE)
-        return [[of_feature.group(group) for of_feature in columns] for group in groups]
+        factors = self.features.factors
+        borders = [j for j in range(1, p) if type(factors[j]) is not type(factors[j - 1])]
+        stretches = []
+        for start, stop in pairwise([0, *borders, p]):
+            places = slice(start, stop)
+            columns = columns_of(
+                factors[places], whole[places], self.features.shares[places], self.constant
+            )
+            stretches.append((places, columns))
+        return stretches
+
+    @property
+    def constant(self) -> float:
+        """The term of each factor without k."""
+        return float(self.is_product)
 
     def __call__(self, points: Float, out: Float) -> None:
-        coordinates = self.features.coordinates(points, self.origin)
-        rows = [
-            FeatureRows.of(factor, of_feature)
-            for factor, of_feature in zip(self.features.factors, coordinates, strict=True)
-        ]
+        for rows in runs(len(points), self.height):
+            coordinates = self.features.coordinates(points[rows], self.origin)
+            p, n = coordinates.shape
+            if n > FEW_ROWS:
+                self._fill(self._parts(coordinates), SIZE, out[rows])
+            else:
+                most = max(FEW_VALUES // (SIZE * (n + -n % PIECE_ROWS)), 1)
+                parts = self._parts_of_few(coordinates, most)
+                self._fill(parts, max(most // p, 1) * SIZE, out[rows])
 
-        def write(group: slice, work: Float) -> None:
-            self._fill(rows, self.columns[group.start // SIZE], work)
+    def _parts(self, coordinates: Float) -> list[FeaturePart]:
+        """Return the rows with coordinates (p, n) in each feature, with a table if there are few
+        distinct values."""
+        parts = []
+        for places, columns in self.stretches:
+            for j, of_feature in enumerate(coordinates[places]):
+                single = columns.of(slice(j, j + 1))
+                values, positions = distinct(of_feature)
+                parts.append(FeaturePart(single, single.rows(values[None]), positions))
+        return parts
 
-        by_groups(out, write, SIZE)
+    def _parts_of_few(self, coordinates: Float, most: int) -> list[FeaturePart]:
+        """Return few rows with coordinates (p, n), up to ``most`` features together: calls of
+        functions would take longer than their work on a single feature."""
+        parts = []
+        for places, columns in self.stretches:
+            for batch in runs(places.stop - places.start, most):
+                several = columns.of(batch)
+                parts.append(FeaturePart(several, several.rows(coordinates[places][batch]), None))
+        return parts
 
     def gradient(self, points: Float, values: Float, weights: Float) -> Float:
         features = self.features
@@ -338,36 +449,43 @@ class PreparedAnova(PreparedKernel):
                 gradients[rows, features.places[place]] += scale * sums
         return gradients
 
-    def _fill(self, rows: list[FeatureRows], columns: list[FactorColumns], out: Float) -> None:
-        """Write the values for a group of g centres and n rows into ``out`` (g, n).
+    def _fill(self, parts: list[FeaturePart], size: int, out: Float) -> None:
+        """Write the values for n rows and m centres into ``out`` (n, m).
 
         Args:
-            rows: the rows in each active feature
-            columns: the columns of the group in each active feature
-            out: (g, n)
+            parts: the rows in the active features, in the order of these
+            size: maximum number of centres that are computed together, a multiple of ``SIZE``
+            out: (n, m)
         """
-        g, n = out.shape
-        tables = [
-            of_rows.table(of_columns) for of_rows, of_columns in zip(rows, columns, strict=True)
-        ]
-        terms = np.zeros((min(n + -n % PIECE_ROWS, ROWS), SIZE))
-        interactions = Interactions(self.order, terms.shape)
-        for number, run in enumerate(runs(n, ROWS)):
-            count = run.stop - run.start
-            interactions.sums[...] = float(self.is_product)
-            for of_rows, of_columns, table in zip(rows, columns, tables, strict=True):
-                if of_rows.places is None or table is None:
-                    of_columns.fill(of_rows.runs[number], terms, interactions.work)
-                else:
-                    np.take(table, of_rows.places[run], axis=0, out=terms[:count], mode="clip")
-                if self.is_product:
-                    interactions.sums[0] *= terms
-                else:
-                    interactions.add(terms)
-            if self.is_product:
-                interactions.sums[0] -= 1.0
-            values = interactions.total[:count, :g].T / self.features.total
-            np.minimum(values, 1.0, out=out[:, run])
+        n, m = out.shape
+        memory = PieceMemory(self.order, is_product=self.is_product)
+        height = max(VALUES // (size * PIECE_ROWS), 1) * PIECE_ROWS
+        for centres in runs(m + -m % SIZE, size):
+            blocks = [part.block(centres) for part in parts]
+            for run in runs(n, height):
+                piece = out[run, centres]
+                piece[...] = self._piece(blocks, run, memory)[:, : piece.shape[1]]
+
+    def _piece(
+        self, blocks: list[FactorBlock | TableBlock], run: slice, memory: PieceMemory
+    ) -> Float:
+        """Return the values (n, g) for a run of n rows.
+
+        Args:
+            blocks: the factors of the active features, in the order of these
+            run: which rows
+            memory: for the values
+        """
+        n = run.stop - run.start
+        interactions = memory.interactions(n, blocks[0].n_centres)
+        for block in blocks:
+            work = memory.workspace(block.n_features, n, block.n_centres)
+            block.fill(run, work)
+            for of_feature in work.values:
+                interactions.add(of_feature[:n])
+        values = memory.values(n, blocks[0].n_centres)
+        np.divide(interactions.total, self.features.total, out=values)
+        return np.minimum(values, 1.0, out=values)
 
     def terms(self, place: int, coordinates: Float, group: slice) -> Float:
         """Return a_j k_j (n, g) of an active feature.

@@ -9,28 +9,19 @@ single rows, with coordinate u, and of single centres, with coordinate v: by Tay
 and f(v − u) is the same at −u and −v. The kernel is the smaller of f(u − v) and f(v − u), or the
 larger: f(s) − f(−s) has one sign for all s > 0.
 
-The result has a relative error of up to 1e-13. Coordinates are measured from an origin that does
-not depend on the block, and all products of a kernel have one shape: the bits of a value depend
-only on its row and its centre.
+The result has a relative error of up to 1e-13. ``factor_blocks`` computes blocks of values.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from partirvm.kernels.radial import Gaussian, Matern32, Matern52, RadialKernel
-from partirvm.types import Float, Int
-
-SIZE = 64
-"""Number of columns of a product."""
-
-PIECE_ROWS = 32
-"""Number of rows of a product: a single row takes as long."""
+from partirvm.types import Float
 
 REACH = 16.0
 """Maximum absolute coordinate, u or v, in products of polynomials and exponentials: their sum loses
@@ -65,20 +56,6 @@ class FeatureKernel(ABC):
         slopes *= self.power
         return slopes
 
-    def rows(self, coordinates: Float) -> Any:
-        """Return what ``columns`` need of rows with these coordinates (n,)."""
-        return FactorRows(coordinates)
-
-    def columns(self, centres: Float, share: float, constant: float = 0.0) -> "FactorColumns":
-        """Return columns of constant + share · k.
-
-        Args:
-            centres: coordinates of m centres, a multiple of ``SIZE``
-            share: the factor of k
-            constant: the term without k
-        """
-        return FactorColumns(self, centres, share, constant)
-
     def pairs(self, coordinates: Float) -> "FactorPairs":
         """Return the kernel between points with these coordinates (n,)."""
         return FactorPairs(self, coordinates)
@@ -104,59 +81,6 @@ class FactorPairs:
     def _differences(self, slab: slice) -> Float:
         of_slab = self.coordinates[slab]
         return np.subtract.outer(of_slab, self.coordinates[slab.start :])
-
-
-class FactorRows(NamedTuple):
-    """Rows with coordinates c (n,)."""
-
-    coordinates: Float
-
-    def run(self, rows: slice) -> "FactorRows":
-        """Return a run of rows."""
-        return FactorRows(self.coordinates[rows])
-
-
-class FactorColumns:
-    """Columns of constant + share · k for a kernel of one feature, computed directly.
-
-    Args:
-        factor: the kernel
-        centres: coordinates of m centres, a multiple of ``SIZE``
-        share: the factor of k
-        constant: the term without k
-    """
-
-    def __init__(
-        self, factor: FeatureKernel, centres: Float, share: float, constant: float
-    ) -> None:
-        self.factor = factor
-        self.centres = centres
-        self.share = share
-        self.constant = constant
-
-    def group(self, centres: slice) -> "FactorColumns":
-        """Return the columns of ``SIZE`` centres."""
-        return FactorColumns(self.factor, self.centres[centres], self.share, self.constant)
-
-    def fill(self, rows: Any, out: Float, work: Float) -> None:
-        """Write the values for n rows into the first rows of ``out``.
-
-        Args:
-            rows: a run of the rows that ``factor.rows`` returns
-            out: (r, SIZE), with r ≥ n, a multiple of ``PIECE_ROWS``
-            work: the same; its contents are overwritten
-        """
-        self.exact(rows.coordinates, self.centres, out[: len(rows.coordinates)])
-
-    def exact(self, coordinates: Float, centres: Float, out: Float | None = None) -> Float:
-        """Return the values (n, m) for the coordinates of n rows and m centres, computed
-        directly."""
-        values = np.asarray(np.subtract(coordinates[:, None], centres, out=out))
-        self.factor.value(values)
-        values *= self.share
-        if self.constant:
-            values += self.constant
-        return values
 
 
 class RadialFeature(FeatureKernel):
@@ -249,16 +173,16 @@ class Sided:
         return derivatives
 
     def left(self, u: Float) -> Float:
-        """Return p⁽ⁱ⁾(u)/i! e⁻ᵘ of rows (n,), (n, count)."""
-        left = np.empty((len(u), self.count))
+        """Return p⁽ⁱ⁾(u)/i! e⁻ᵘ of rows (…), (count, …)."""
+        left = np.empty((self.count, *u.shape))
         decrease = np.exp(-u)
         for i, coefficients in enumerate(self.derivatives):
-            np.multiply(_polynomial(coefficients, u), decrease, out=left[:, i])
+            np.multiply(_polynomial(coefficients, u), decrease, out=left[i])
         return left
 
     def right(self, v: Float) -> Float:
-        """Return (−v)ⁱ eᵛ of centres (m,), (count, m)."""
-        right = np.empty((self.count, len(v)))
+        """Return (−v)ⁱ eᵛ of centres (…), (count, …)."""
+        right = np.empty((self.count, *v.shape))
         right[0] = np.exp(v)
         for i in range(1, len(self.coefficients)):
             right[i] = right[i - 1] * -v
@@ -299,64 +223,9 @@ class SidedPairs(FactorPairs):
     def _block(self, slab: slice, left: tuple[Float, Float], function: Sided) -> Float:
         """Return a function's values (k, m) from the factors of rows for both signs."""
         later = slice(slab.start, None)
-        first = left[0][slab] @ self.right[0][: function.count, later]
-        second = left[1][slab] @ self.right[1][: function.count, later]
+        first = left[0][:, slab].T @ self.right[0][: function.count, later]
+        second = left[1][:, slab].T @ self.right[1][: function.count, later]
         return np.asarray(function.pick(first, second, out=first))
-
-
-class SidedRows(NamedTuple):
-    """Rows in a product of polynomials and exponentials.
-
-    Attributes:
-        coordinates: c (n,)
-        left: factors of the rows for either sign, in pieces (2, n ÷ PIECE_ROWS, PIECE_ROWS, count)
-        far: positions of rows beyond ``REACH``
-    """
-
-    coordinates: Float
-    left: Float
-    far: Int
-
-    def run(self, rows: slice) -> "SidedRows":
-        """Return a run of rows, which begins with a piece."""
-        pieces = slice(rows.start // PIECE_ROWS, -(-rows.stop // PIECE_ROWS))
-        return SidedRows(self.coordinates[rows], self.left[:, pieces], _within(self.far, rows))
-
-
-class SidedColumns(FactorColumns):
-    """Columns of constant + share · p(s) e⁻ˢ, from two products."""
-
-    def __init__(
-        self, factor: "SidedFeature", centres: Float, share: float, constant: float
-    ) -> None:
-        super().__init__(factor, centres, share, constant)
-        self.pick = factor.function.pick
-        v = factor.scale * centres
-        self.far = np.flatnonzero(np.abs(v) > REACH)
-        v[self.far] = 0.0
-        self.right = np.full((2, factor.function.count + 1, len(v)), constant)
-        self.right[0, :-1] = share * factor.function.right(v)
-        self.right[1, :-1] = share * factor.function.right(-v)
-
-    def group(self, centres: slice) -> "SidedColumns":
-        columns = copy(self)
-        columns.centres = self.centres[centres]
-        columns.far = _within(self.far, centres)
-        columns.right = np.ascontiguousarray(self.right[:, :, centres])
-        return columns
-
-    def fill(self, rows: SidedRows, out: Float, work: Float) -> None:
-        n = len(rows.coordinates)
-        pieces = rows.left.shape[1]
-        first = out.reshape(-1, PIECE_ROWS, SIZE)[:pieces]
-        second = work.reshape(-1, PIECE_ROWS, SIZE)[:pieces]
-        np.matmul(rows.left[0], self.right[0], out=first)
-        np.matmul(rows.left[1], self.right[1], out=second)
-        self.pick(first, second, out=first)
-        if len(rows.far):
-            out[rows.far] = self.exact(rows.coordinates[rows.far], self.centres)
-        if len(self.far):
-            out[:n, self.far] = self.exact(rows.coordinates, self.centres[self.far])
 
 
 class SidedFeature(FeatureKernel):
@@ -400,20 +269,6 @@ class SidedFeature(FeatureKernel):
             return np.zeros(s.shape)
         return _polynomial(self.function.derivatives[1], s)
 
-    def rows(self, coordinates: Float) -> SidedRows:
-        u = self.scale * coordinates
-        far = np.flatnonzero(np.abs(u) > REACH)
-        u[far] = 0.0
-        whole = np.zeros(len(u) + -len(u) % PIECE_ROWS)
-        whole[: len(u)] = u
-        left = np.ones((2, len(whole), self.function.count + 1))
-        left[0, :, :-1] = self.function.left(whole)
-        left[1, :, :-1] = self.function.left(-whole)
-        return SidedRows(coordinates, left.reshape(2, -1, PIECE_ROWS, left.shape[2]), far)
-
-    def columns(self, centres: Float, share: float, constant: float = 0.0) -> FactorColumns:
-        return SidedColumns(self, centres, share, constant)
-
     def pairs(self, coordinates: Float) -> FactorPairs:
         is_within = np.abs(self.scale * coordinates).max(initial=0.0) <= REACH
         return SidedPairs(self, coordinates) if is_within else FactorPairs(self, coordinates)
@@ -435,9 +290,3 @@ SIDED = {
     ),
 }
 """The other parameters of ``SidedFeature`` by the name of a kernel."""
-
-
-def _within(places: Int, rows: slice) -> Int:
-    """Return the sorted places within a run of rows, counted from its first."""
-    first, last = np.searchsorted(places, [rows.start, rows.stop])
-    return np.asarray(places[first:last] - rows.start)
