@@ -524,7 +524,7 @@ class Limit:
 
 
 LIMITS = (
-    Limit("syntax nodes of partirvm", lambda code: total_nodes(code.partirvm), 384_000, 222_000),
+    Limit("syntax nodes of partirvm", lambda code: total_nodes(code.partirvm), 390_000, 222_000),
     Limit("nodes per code line of partirvm", lambda code: density(code.partirvm), 10.5, 10.5),
     Limit("nodes per code line of a room", lambda code: densest_room(code.partirvm), 12.1, 12.0),
     Limit("nodes per code line of tests", lambda code: density(code.tests), 11.4, 10.5),
@@ -533,9 +533,9 @@ LIMITS = (
     Limit("lines above 100 columns", lambda code: wide_lines(code.partirvm), 0, 0),
     Limit("functions above 400 nodes", lambda code: large_functions(code.partirvm), 0, 0),
     Limit("functions above 15 local names", lambda code: crowded_functions(code.partirvm), 0, 0),
-    Limit("files of partirvm", lambda code: len(code.partirvm), 252, 175),
-    Limit("lines of partirvm", lambda code: total_lines(code.partirvm), 64_000, 36_000),
-    Limit("lines of tests", lambda code: total_lines(code.tests), 45_400, 34_000),
+    Limit("files of partirvm", lambda code: len(code.partirvm), 256, 175),
+    Limit("lines of partirvm", lambda code: total_lines(code.partirvm), 65_000, 36_000),
+    Limit("lines of tests", lambda code: total_lines(code.tests), 46_000, 34_000),
     Limit("conditions on the kind of target", lambda code: target_places(code.partirvm), 22, 15),
     Limit("class names that occur twice", lambda code: repeated_classes(code.partirvm), 0, 0),
     Limit("names of files that occur twice", lambda code: repeated_files(code.partirvm), 0, 0),
