@@ -527,7 +527,7 @@ LIMITS = (
     Limit("syntax nodes of partirvm", lambda code: total_nodes(code.partirvm), 390_000, 222_000),
     Limit("nodes per code line of partirvm", lambda code: density(code.partirvm), 10.5, 10.5),
     Limit("nodes per code line of a room", lambda code: densest_room(code.partirvm), 12.1, 12.0),
-    Limit("nodes per code line of tests", lambda code: density(code.tests), 11.4, 10.5),
+    Limit("nodes per code line of tests", lambda code: density(code.tests), 11.5, 10.5),
     Limit("nodes per code line of benchmarks", lambda code: density(code.benchmarks), 10.5, 10.5),
     Limit("parallel assignments, 1,000 lines", lambda code: parallel_rate(code.partirvm), 10, 10),
     Limit("lines above 100 columns", lambda code: wide_lines(code.partirvm), 0, 0),
@@ -540,7 +540,7 @@ LIMITS = (
     Limit("class names that occur twice", lambda code: repeated_classes(code.partirvm), 0, 0),
     Limit("names of files that occur twice", lambda code: repeated_files(code.partirvm), 0, 0),
     Limit("methods of a likelihood", lambda code: protocol_methods(code.partirvm), 14, 14),
-    Limit("imports of internals in tests", lambda code: internal_imports(code.tests), 585, 420),
+    Limit("imports of internals in tests", lambda code: internal_imports(code.tests), 595, 420),
     Limit("names patched in tests", lambda code: patched_names(code.tests), 30, 30),
     Limit("depth of inheritance in strategies", lambda code: strategy_depth(code.partirvm), 1, 1),
 )
