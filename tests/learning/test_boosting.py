@@ -11,6 +11,7 @@ from partirvm.core.held_back import tree_folds
 from partirvm.data.arrays import ArraySource
 from partirvm.learning.boosting import (
     ABSENT,
+    CHUNK,
     PATIENCE,
     Forests,
     TaughtRows,
@@ -148,4 +149,4 @@ def test_boosting_ends_after_rounds_without_a_lower_loss(rng):
     forests = Forests(taught(inputs(rng), target), boosting_of(0), options, lambda: calls.append(1))
     forests.forest(np.arange(N) % 3 > 0)
     assert forests.rounds < 50
-    assert len(calls) <= (forests.rounds + PATIENCE) // 10 + 2
+    assert len(calls) <= (forests.rounds + PATIENCE) // CHUNK + 2
