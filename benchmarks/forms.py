@@ -152,9 +152,11 @@ class Line:
 
     @property
     def ratio(self) -> float:
-        """The error of the first method of this package ÷ that of the best other method."""
-        first = next(error for name, error in self.errors.items() if name in OURS)
-        return first / min(error for name, error in self.errors.items() if name not in OURS)
+        """The error of the first method of this package ÷ that of the best other method; NaN if
+        either is missing."""
+        first = next((error for name, error in self.errors.items() if name in OURS), np.nan)
+        others = [error for name, error in self.errors.items() if name not in OURS]
+        return first / min(others, default=np.nan)
 
 
 def methods() -> dict[str, Callable[[], Any]]:

@@ -131,7 +131,7 @@ def test_classes_have_the_share_with_the_lowest_log_loss():
     [
         (0.05, 0.02, 0.0, True, True),
         (0.05, 0.04, 0.0, False, True),  # less than 1.5 standard errors
-        (0.009, 0.001, 0.0, False, True),  # less than a hundredth
+        (0.0097, 0.001, 0.0, False, True),  # less than a hundredth
         (0.05, 0.02, -0.02, True, True),  # a fortieth of the error for a fiftieth of a nat
         (0.05, 0.02, -0.03, False, True),
         (0.005, 0.002, 0.0, False, False),
