@@ -533,7 +533,7 @@ LIMITS = (
     Limit("lines above 100 columns", lambda code: wide_lines(code.partirvm), 0, 0),
     Limit("functions above 400 nodes", lambda code: large_functions(code.partirvm), 0, 0),
     Limit("functions above 15 local names", lambda code: crowded_functions(code.partirvm), 0, 0),
-    Limit("files of partirvm", lambda code: len(code.partirvm), 256, 175),
+    Limit("files of partirvm", lambda code: len(code.partirvm), 260, 175),
     Limit("lines of partirvm", lambda code: total_lines(code.partirvm), 65_000, 36_000),
     Limit("lines of tests", lambda code: total_lines(code.tests), 46_000, 34_000),
     Limit("conditions on the kind of target", lambda code: target_places(code.partirvm), 22, 15),

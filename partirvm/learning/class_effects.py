@@ -22,14 +22,9 @@ from partirvm.learning.class_losses import SURE, is_lower, left_out_classes, row
 from partirvm.learning.effects import BASES, FEW_ROWS, SINGLE_SHARES, start_of
 from partirvm.learning.exact_process import ProcessFit, ProcessRows, climb
 from partirvm.learning.forms import EACH, EFFECTS, ONE
-from partirvm.learning.process_search import (
-    EFFECTS_ROWS,
-    LAST_ROWS,
-    LAST_STEPS,
-    WIDE,
-    WORK,
-    without_weak_features,
-)
+from partirvm.learning.process_search import LAST_STEPS
+from partirvm.learning.process_steps import WORK, without_weak_features
+from partirvm.learning.regression_search import EFFECTS_ROWS, LAST_ROWS, WIDE
 from partirvm.types import Float, Int
 
 NEW_ROWS = 400

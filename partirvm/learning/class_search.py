@@ -52,14 +52,14 @@ from partirvm.learning.class_losses import SURE, is_lower, left_out_classes, row
 from partirvm.learning.exact_process import ProcessFit, ProcessRows, climb
 from partirvm.learning.features import all_warped
 from partirvm.learning.forms import EACH, FAMILIES, MEAN, ONE, learn, with_family, with_gammas
-from partirvm.learning.process_search import (
-    WIDE,
+from partirvm.learning.process_steps import (
     WORK,
     better_than_mean,
     in_order,
     process_record,
     without_weak_features,
 )
+from partirvm.learning.regression_search import WIDE
 from partirvm.learning.sample import SampledRows
 from partirvm.learning.search import OF_CLASSES, OF_TWO_CLASSES, CentreLimits, SearchSettings
 from partirvm.learning.steep import explains_little

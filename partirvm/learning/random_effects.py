@@ -22,7 +22,7 @@ from partirvm.learning.exact_process import (
     climb,
     from_starts,
 )
-from partirvm.learning.process_search import in_order
+from partirvm.learning.process_steps import in_order
 from partirvm.learning.sample import SampledRows
 from partirvm.process import in_threads
 from partirvm.spec.problem import Problem

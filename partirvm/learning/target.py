@@ -15,7 +15,7 @@ from partirvm.core.moments import ColumnMoments
 from partirvm.errors import DataError
 from partirvm.learning.exact_process import ProcessFit, ProcessRows, climb
 from partirvm.learning.features import warps
-from partirvm.learning.process_search import searchable
+from partirvm.learning.process_steps import searchable
 from partirvm.learning.sample import SampledRows
 from partirvm.learning.search import LEAST
 from partirvm.scaling.maps import TargetMap

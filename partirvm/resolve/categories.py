@@ -10,7 +10,7 @@ from partirvm.data import Source
 from partirvm.data.folds import folded
 from partirvm.learning.embedding import FUNCTIONS, ROWS, SUMS, embedded
 from partirvm.learning.level_variances import with_level_variances
-from partirvm.learning.process_search import evidence_of, searchable
+from partirvm.learning.process_steps import evidence_of, searchable
 from partirvm.learning.sample import SampledRows
 from partirvm.planning.memory import FLOAT
 from partirvm.resolve.kernel import chooses, has_plain_inputs, resolve_kernel

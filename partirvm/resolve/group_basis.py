@@ -8,7 +8,7 @@ import numpy as np
 from partirvm.data.folds import folded, unfolded_source
 from partirvm.kernels.functions import Basis, label_of
 from partirvm.kernels.group_columns import MOST_COLUMNS, GroupColumns
-from partirvm.learning.process_search import searchable
+from partirvm.learning.process_steps import searchable
 from partirvm.learning.random_effects import (
     FOLDS,
     ROWS,

@@ -11,7 +11,8 @@ from partirvm.learning import SEARCHES, TargetSearch
 from partirvm.learning.basic_fit import basic_fit
 from partirvm.learning.features import with_regressions
 from partirvm.learning.forms import MEAN, learn
-from partirvm.learning.process_search import LAST_ROWS, searchable
+from partirvm.learning.process_steps import searchable
+from partirvm.learning.regression_search import LAST_ROWS
 from partirvm.learning.sample import SampledRows
 from partirvm.learning.search import LearningOptions, SearchSettings, learning_options
 from partirvm.learning.target import with_target

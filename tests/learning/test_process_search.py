@@ -19,7 +19,7 @@ from partirvm.learning import (
     process_search,
 )
 from partirvm.learning.forms import DIRECTIONS, FAMILIES
-from partirvm.learning.process_search import first_widths, left_out, search
+from partirvm.learning.process_steps import first_widths, left_out, search
 
 
 def learned(

@@ -9,7 +9,7 @@ from numpy.random import default_rng
 from sampling import problem_of, sample_of
 
 from partirvm.learning import ProcessFit, ProcessRows, SearchSettings, learning_options, steep
-from partirvm.learning.process_search import RegressionSearch
+from partirvm.learning.regression_search import RegressionSearch
 
 KNOWN = 100
 

@@ -7,7 +7,8 @@ from sampling import arm, problem_of, sample_of
 
 from partirvm.kernels import Anova, Gaussian
 from partirvm.learning import ProcessFit, ProcessRows, SearchSettings, learning_options
-from partirvm.learning.process_search import RegressionSearch, in_order
+from partirvm.learning.process_steps import in_order
+from partirvm.learning.regression_search import RegressionSearch
 from partirvm.learning.unused_rows import UnusedRows, left_out_moments
 
 FIT = ProcessFit(Anova((0.4, 0.2), (0.5, 2.0)), np.log(1.5), np.log(0.3))
