@@ -34,9 +34,9 @@ from partirvm import kernels
 from partirvm.data.frame_rows import checked_rows
 from partirvm.errors import UsageError
 from partirvm.export.graph import model_of
-from partirvm.kernels.anova import total_of
 from partirvm.kernels.base import Family, runs
 from partirvm.kernels.design import Design
+from partirvm.kernels.interactions import total_of
 from partirvm.types import Columns, Float, Int, cyclic
 
 SEPARABLE = (

@@ -31,7 +31,7 @@ from scipy.linalg import blas, lapack, solve_triangular
 from partirvm.core.ascent import Pairs, ascend
 from partirvm.core.updates import NOISE_FLOOR
 from partirvm.kernels import Anova, Directions, Kernel
-from partirvm.kernels.anova import AnovaTriangle
+from partirvm.kernels.anova_values import AnovaTriangle
 from partirvm.kernels.design import NONE
 from partirvm.kernels.radial import RadialKernel, RadialTriangle
 from partirvm.learning.sample import SampledRows

@@ -19,7 +19,8 @@ import numpy as np
 
 from partirvm.data.frame_rows import checked_rows
 from partirvm.errors import UsageError
-from partirvm.kernels.anova import Anova, PreparedAnova
+from partirvm.kernels.anova import Anova
+from partirvm.kernels.anova_values import PreparedAnova
 from partirvm.kernels.base import NoKernel
 from partirvm.kernels.design import Design
 from partirvm.kernels.feature_products import Factors

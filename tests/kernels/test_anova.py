@@ -13,7 +13,7 @@ from surfaces import additive
 from partirvm import RVMRegressor
 from partirvm.errors import UsageError
 from partirvm.kernels import Anova, Design, Matern32
-from partirvm.kernels.anova import MOST_DISTINCT, AnovaTriangle, distinct
+from partirvm.kernels.anova_values import MOST_DISTINCT, AnovaTriangle, distinct
 from partirvm.learning.search import SMALL, reductions
 from partirvm.local import Metric
 from partirvm.scaling import Scaling

@@ -7,7 +7,7 @@ from numpy.random import default_rng
 from numpy.testing import assert_allclose, assert_array_equal
 
 from partirvm.kernels import Anova
-from partirvm.kernels.anova import slabs
+from partirvm.kernels.anova_values import slabs
 from partirvm.kernels.factor_blocks import (
     GAUSSIAN_REACH,
     SIZE,
