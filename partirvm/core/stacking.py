@@ -4,8 +4,8 @@ With the prediction f of a fit and that h of the second predictor, f + w·(h −
 The share w is constant or, where local residuals give each row its own standard deviation s, it is
 w = s/(s + τ): the fit keeps its predictions where it is certain. The share minimises the mean
 squared error. The variance of the mixture is c(1 − w)s², as if h were a further measurement, with
-the c of the highest log density. (With w = s²/(s² + τ²), which were right for independent errors
-and exact variances, left-out and new rows have larger errors.) For classes, the constant share of
+the c of the highest log density. (w = s²/(s² + τ²), which would be right for independent errors
+and exact variances, gives larger errors of left-out and of new rows.) For classes, the constant share of
 the logits with the lowest log loss is one of ``SHARES``.
 
 A share pays if the loss falls by ``LEAST_GAIN`` and by ``SURE`` standard errors; for numbers, a
@@ -94,7 +94,7 @@ class Mixture:
         groups: groups of the rows (m,), or None
     """
 
-    share: "Share"
+    share: Share
     mean_share: float
     loss: float
     gains: Float

@@ -50,7 +50,10 @@ def request_of(state: Any, left_out: Sequence[LeftOut]) -> FitTrees | None:
         return replace(request, numbers=numbers)
     if corrected is not None:
         return replace(request, numbers=(corrected,), residuals=state.local.residuals)
-    return replace(request, numbers=(left_out_numbers(noise_variances(fit, left_out), left_out),))
+    noise = noise_variances(fit, left_out)
+    if fit.calibration is not None:
+        noise = [fit.calibration.noise_variance]
+    return replace(request, numbers=(left_out_numbers(noise, left_out),))
 
 
 def noise_variances(fit: Any, left_out: Sequence[LeftOut]) -> list[float]:
