@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from partirvm.core.held_back import sampled_rows, tree_folds
+from partirvm.core.left_out import Calibration
 from partirvm.core.sampling import Purpose, draw_key, uniform
 from partirvm.core.stacking import FEWEST, LeftOutClassLogits, LeftOutNumbers, Mixture
 from partirvm.data.folds import unfolded_source
@@ -188,25 +189,32 @@ def fit_trees(request: FitTrees, reader: ResidualReader) -> TreesFitted:
     """
     n_rows = min(reader.source.n_rows, request.options.tree_rows)
     if n_rows < LEAST_ROWS or not request.problem.target_variance:
-        return without_trees(f"they need {LEAST_ROWS} rows, and a target that varies")
+        return TreesFitted.without(f"they need {LEAST_ROWS} rows, and a target that varies")
     sets = request.numbers or (left_out_logits(request, reader),)
     if len(sets[0].rows) < FEWEST:
-        return without_trees(f"{FEWEST} left-out rows must judge them")
+        return TreesFitted.without(f"{FEWEST} left-out rows must judge them")
     forests = forests_of(request, reader, n_rows)
     judged = [JudgedRows.of(left_out, reader) for left_out in sets]
     mixture = judged_mixture(request, reader, forests, sets[0], judged)
     if mixture is None:
-        return without_trees("they would not clearly lower the loss of left-out rows")
+        return TreesFitted.without("they would not clearly lower the loss of left-out rows")
     trees = forests.forest(np.ones(len(forests.rows.X), dtype=np.bool_))
     assert trees is not None
     by_trees = tuple(rows.by_trees for rows in judged)
     judging = sets[0].judging(judged[0].by_refits, judged[0].weights)
+    spreads = sets[0].mixed(by_trees[0], mixture.share).spreads()
     return TreesFitted(
-        TreeShare(trees, mixture.share, sets[0].mixed(by_trees[0], mixture.share).spreads()),
+        TreeShare(trees, mixture.share, spreads, calibrations_of(request.fit)),
         by_trees,
         judging.mixed(by_trees[0], mixture.share).scored_classes(),
         facts_of(mixture, len(sets[0].rows), forests),
     )
+
+
+def calibrations_of(fit: Any) -> tuple[Calibration, ...]:
+    """Return the calibrations of a fit: of new groups or of all rows, and of known groups."""
+    calibrations = [getattr(fit, name, None) for name in ("calibration", "of_known_groups")]
+    return tuple(calibration for calibration in calibrations if calibration is not None)
 
 
 def forests_of(request: FitTrees, reader: ResidualReader, n_rows: int) -> Forests:
@@ -312,11 +320,6 @@ def _folds(
         refits = FoldRefits(request, reader, sample, tree_folds(numbers))
         for fold in folds:
             yield fold, refits
-
-
-def without_trees(reason: str) -> TreesFitted:
-    """Return the answer for a fit without trees."""
-    return TreesFitted(facts={"share": 0.0, "reason": f"no boosted trees: {reason}"})
 
 
 def left_out_logits(request: FitTrees, reader: ResidualReader) -> LeftOutClassLogits:

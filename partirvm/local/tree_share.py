@@ -12,8 +12,9 @@ left-out errors are negatively correlated between neighbours. The evidence then 
 local residuals find nothing: a power plant .223 with such a column, .193 with a share of .3.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from partirvm.core.left_out import Calibration
 from partirvm.core.stacking import Share
 from partirvm.kernels.trees import BoostedTrees
 from partirvm.types import DeclaredState, Float
@@ -26,12 +27,20 @@ class TreeShare(DeclaredState):
     Attributes:
         trees: the trees, whose outputs are scaled targets or logits
         share: their share w
-        spreads: variances of numbers ÷ (1 − w) ÷ those of the fit (T,); empty for classes
+        spreads: variances of numbers ÷ (1 − w) ÷ those of the fit (T,); empty for classes. The
+            factor is the same for the noise and for the uncertainty of the mean.
+        calibrations: those of the fit alone, for rows of new groups or for all rows, and then for
+            rows of known groups; empty for classes and for several targets
     """
 
     trees: BoostedTrees
     share: Share
     spreads: Float
+    calibrations: tuple[Calibration, ...] = ()
+
+    def of_known_groups(self) -> "TreeShare":
+        """Return the same for rows of known groups."""
+        return replace(self, calibrations=self.calibrations[1:])
 
     def outputs(self, X: Float) -> Float:
         """Return the outputs of the trees, (n, C), or (n,) for one output, at raw inputs X

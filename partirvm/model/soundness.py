@@ -416,14 +416,17 @@ def _require_regression(model: Model) -> None:
     M = model.design.n_columns
     _require_shape("root", model.root.shape, (*shape, M, M))
     calibrations = () if model.residuals is None else model.residuals.calibrations
+    if model.trees is not None:
+        _require_tree_share(model.trees, T, T, len(model.columns.features))
+        calibrations += model.trees.calibrations
+        count = len(model.trees.calibrations)
+        _require("calibrations", count in (0, 1 + (model.known is not None)), "are too few or many")
     for calibration in (model.calibration, *calibrations):
         if calibration is not None and calibration.local is not None:
             _require_local_quantiles(calibration.local)
     if model.residuals is not None:
         _require_shapes_of_residuals(model.residuals, model.design.scaling)
         _require_residuals(model.residuals)
-    if model.trees is not None:
-        _require_tree_share(model.trees, T, T, len(model.columns.features))
     if model.known is not None:
         _require_known_groups(model.known, model)
         _require_regression(model.of_known_groups())
