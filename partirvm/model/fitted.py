@@ -110,7 +110,8 @@ class Model(FittedModel):
     columns : Columns
         Names of the features and targets, categories and classes.
     noise_variance : float or ndarray of shape (T,)
-        The noise variance of predictions, estimated from left-out rows if there are any.
+        The noise variance of predictions, estimated from left-out rows if there are any; with local
+        residuals or boosted trees, that of the relevance vectors alone.
     evidence_noise : float or ndarray of shape (T,)
         The noise variance of maximum evidence, to which ``mean`` and ``root`` belong. For an
         overconfident fit, it differs considerably from ``noise_variance``.
