@@ -362,8 +362,8 @@ class RVMRegressor(MultiOutputMixin, RegressorMixin, RelevanceVectorMachine):
             Also return the gradient (n, d) of the mean with respect to ``model_.columns.features``,
             and, with ``return_std``, of the standard deviation, in the units of X; for T targets,
             (n, T, d). The gradient is 0 for categories, and for a kernel with a kink (Laplacian) at
-            its centre. Local residuals, boosted trees, Python functions as kernel or basis, and rows
-            with missing numbers have no gradient.
+            its centre. Local residuals, boosted trees, Python functions as kernel or basis, and
+            rows with missing numbers have no gradient.
         groups : array-like (n,), str or Groups, optional
             Groups of the rows, as in ``fit``. Rows of groups that the fit has seen get the effects
             of these groups, their local residuals, and the smaller uncertainty of further rows of

@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 
 from partirvm.core.held_back import sampled_rows, tree_folds
-from partirvm.core.left_out import Calibration
 from partirvm.core.sampling import Purpose, draw_key, uniform
 from partirvm.core.stacking import FEWEST, LeftOutClassLogits, LeftOutNumbers, Mixture
 from partirvm.data.folds import unfolded_source
@@ -37,7 +36,7 @@ from partirvm.learning.boosting import (
     tree_options,
 )
 from partirvm.learning.sample import SampledRows, gathered
-from partirvm.local.tree_share import TreeShare
+from partirvm.local.tree_share import KnownShare, TreeShare
 from partirvm.process import one_blas_thread
 from partirvm.spec.problem import survivors
 from partirvm.strategies.instructions import FitTrees, TreesFitted
@@ -203,18 +202,29 @@ def fit_trees(request: FitTrees, reader: ResidualReader) -> TreesFitted:
     by_trees = tuple(rows.by_trees for rows in judged)
     judging = sets[0].judging(judged[0].by_refits, judged[0].weights)
     spreads = sets[0].mixed(by_trees[0], mixture.share).spreads()
+    calibration = getattr(request.fit, "calibration", None)
+    known = known_share(request, by_trees)
     return TreesFitted(
-        TreeShare(trees, mixture.share, spreads, calibrations_of(request.fit)),
+        TreeShare(trees, mixture.share, spreads, calibration, known),
         by_trees,
         judging.mixed(by_trees[0], mixture.share).scored_classes(),
         facts_of(mixture, len(sets[0].rows), forests),
     )
 
 
-def calibrations_of(fit: Any) -> tuple[Calibration, ...]:
-    """Return the calibrations of a fit: of new groups or of all rows, and of known groups."""
-    calibrations = [getattr(fit, name, None) for name in ("calibration", "of_known_groups")]
-    return tuple(calibration for calibration in calibrations if calibration is not None)
+def known_share(request: FitTrees, by_trees: tuple[Float, ...]) -> KnownShare | None:
+    """Return the share for rows of known groups, or None without groups.
+
+    Args:
+        request: the fit and left-out rows
+        by_trees: what trees predict for them
+    """
+    if len(request.numbers) < 2:
+        return None
+    fit: Any = request.fit
+    of_rows = request.numbers[1]
+    share = of_rows.mixture(by_trees[1]).share
+    return KnownShare(share, of_rows.mixed(by_trees[1], share).spreads(), fit.of_known_groups)
 
 
 def forests_of(request: FitTrees, reader: ResidualReader, n_rows: int) -> Forests:

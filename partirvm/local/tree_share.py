@@ -21,6 +21,21 @@ from partirvm.types import DeclaredState, Float
 
 
 @dataclass(frozen=True, eq=False)
+class KnownShare(DeclaredState):
+    """The share of boosted trees in predictions for rows of known groups.
+
+    Attributes:
+        share: the share w
+        spreads: as in ``TreeShare`` (1,)
+        calibration: that of the fit alone
+    """
+
+    share: Share
+    spreads: Float
+    calibration: Calibration
+
+
+@dataclass(frozen=True, eq=False)
 class TreeShare(DeclaredState):
     """Boosted trees and their share in predictions.
 
@@ -29,18 +44,28 @@ class TreeShare(DeclaredState):
         share: their share w
         spreads: variances of numbers ÷ (1 − w) ÷ those of the fit (T,); empty for classes. The
             factor is the same for the noise and for the uncertainty of the mean.
-        calibrations: those of the fit alone, for rows of new groups or for all rows, and then for
-            rows of known groups; empty for classes and for several targets
+        calibration: that of the fit alone; None for classes and for several targets
+        known: the same for rows of known groups of numbers, whose effects the fit knows and the
+            trees do not; None without groups
     """
 
     trees: BoostedTrees
     share: Share
     spreads: Float
-    calibrations: tuple[Calibration, ...] = ()
+    calibration: Calibration | None = None
+    known: KnownShare | None = None
 
     def of_known_groups(self) -> "TreeShare":
-        """Return the same for rows of known groups."""
-        return replace(self, calibrations=self.calibrations[1:])
+        """Return the trees and their share for rows of known groups."""
+        if self.known is None:
+            return self
+        return replace(
+            self,
+            share=self.known.share,
+            spreads=self.known.spreads,
+            calibration=self.known.calibration,
+            known=None,
+        )
 
     def outputs(self, X: Float) -> Float:
         """Return the outputs of the trees, (n, C), or (n,) for one output, at raw inputs X

@@ -195,10 +195,10 @@ class Model(FittedModel):
         if self.residuals is None and known == self.known and self.trees is None:
             return self
         calibration = self.calibration
-        if self.trees is not None and self.trees.calibrations:
-            calibration, *of_known_groups = self.trees.calibrations
-            if known is not None:
-                known = replace(known, calibration=of_known_groups[0])
+        if self.trees is not None:
+            calibration = self.trees.calibration
+            if known is not None and self.trees.known is not None:
+                known = replace(known, calibration=self.trees.known.calibration)
         alone = replace(self, residuals=None, trees=None, known=known, assessment=None)
         return replace(alone, calibration=calibration)
 

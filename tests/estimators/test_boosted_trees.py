@@ -14,6 +14,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostin
 from partirvm import RVMClassifier, RVMRegressor, Trees, Warp, load_model, save_model
 from partirvm.data import shuffled_rows
 from partirvm.errors import FormatError, UsageError
+from partirvm.local.tree_share import KnownShare
 
 N = 150
 ROUNDS = 4
@@ -383,10 +384,11 @@ def test_the_largest_decision_is_the_predicted_class(n_classes, likelihood, mode
         assert np.all((lower <= probabilities) & (probabilities <= upper))
 
 
-def test_files_with_forged_calibrations_are_refused(fitted, tmp_path):
-    """A model without groups has one calibration of the fit alone."""
+def test_files_with_a_forged_share_of_known_groups_are_refused(fitted, tmp_path):
+    """A model without groups has no share for known ones."""
     trees = fitted.model_.trees
-    forged = replace(trees, calibrations=2 * trees.calibrations)
+    known = KnownShare(trees.share, trees.spreads, trees.calibration)
+    forged = replace(trees, known=known)
     save_model(replace(fitted.model_, trees=forged), tmp_path / "model")
     with pytest.raises(FormatError):
         load_model(tmp_path / "model")
@@ -419,6 +421,30 @@ def test_rows_of_further_calls_have_trees():
     model.partial_fit(X[N:], y[N:])
     assert model.model_.trees.trees.key != before
     assert model.history_[-1]["trees"]["rows"] == 2 * N
+
+
+@pytest.mark.slow
+def test_rows_of_known_groups_have_a_share_and_variance_of_their_own():
+    """The fit knows the effects of groups, and the trees do not: in their rows, errors are as large
+    as predicted, and no larger than those of the fit alone."""
+    squares = []
+    errors = []
+    for seed in range(2):
+        X, y = steps(600, seed)
+        groups = np.arange(600) % 20
+        rng = default_rng(seed)
+        y = y + 0.6 * rng.normal(size=20)[groups] + 0.2 * rng.normal(size=600)
+        known = np.arange(600) < 300
+        options = {**PLAIN, "residual": "local"}
+        model = RVMRegressor(**options).fit(X[known], y[known], groups=groups[known])
+        new = {"X": X[~known], "groups": groups[~known]}
+        mean, std = model.predict(**new, return_std=True)
+        alone = RVMRegressor(**{**options, "basis": None})
+        alone.fit(X[known], y[known], groups=groups[known])
+        squares.append(np.mean(((y[~known] - mean) / std) ** 2))
+        errors.append([np.mean((y[~known] - by) ** 2) for by in (mean, alone.predict(**new))])
+    assert 0.7 < np.mean(squares) < 1.4
+    assert np.mean(errors, axis=0)[0] < 1.02 * np.mean(errors, axis=0)[1]
 
 
 def test_groups_have_trees():
