@@ -182,7 +182,9 @@ class RVMRegressor(MultiOutputMixin, RegressorMixin, RelevanceVectorMachine):
     noise_variance_ : float, in the target's units squared
         The estimate from the errors of left-out rows (``core.left_out``), or the maximum-evidence
         value if no rows were left out. ``model_.evidence_noise`` is always the latter. For T
-        targets, ``weights_`` is (M, T), ``intercept_`` and ``noise_variance_`` are (T,).
+        targets, ``weights_`` is (M, T), ``intercept_`` and ``noise_variance_`` are (T,). It is the
+        noise of the relevance vectors alone, a part of which local residuals and boosted trees
+        predict: the variance of a prediction may be smaller.
     log_evidence_ : float, nats
         For the target in its own units (a warped target after its map, T targets together); a prior
         adds its log density with respect to log α and log σ², minus the maximum of that density.
@@ -355,13 +357,13 @@ class RVMRegressor(MultiOutputMixin, RegressorMixin, RelevanceVectorMachine):
             (from the first kernel if there are several): away from the training rows, the standard
             deviation grows to √(noise variance + variance of y) instead of falling to the noise.
             This takes N·n·M products for N rows of the fit, n rows of X and M basis functions.
-            Local residuals are not used.
+            Local residuals and boosted trees are not used.
         return_gradient : bool
             Also return the gradient (n, d) of the mean with respect to ``model_.columns.features``,
             and, with ``return_std``, of the standard deviation, in the units of X; for T targets,
             (n, T, d). The gradient is 0 for categories, and for a kernel with a kink (Laplacian) at
-            its centre. Local residuals, Python functions as kernel or basis, and rows with missing
-            numbers have no gradient.
+            its centre. Local residuals, boosted trees, Python functions as kernel or basis, and
+            rows with missing numbers have no gradient.
         groups : array-like (n,), str or Groups, optional
             Groups of the rows, as in ``fit``. Rows of groups that the fit has seen get the effects
             of these groups, their local residuals, and the smaller uncertainty of further rows of
@@ -447,14 +449,15 @@ class RVMRegressor(MultiOutputMixin, RegressorMixin, RelevanceVectorMachine):
         kind : {"prediction", "credible"}
             "prediction" is for a new, noisy target, "credible" for its mean (or its median, if the
             target is warped). With local residuals, the variance comes from the local kernel, and
-            the quantiles for "prediction" come from corrected left-out rows.
+            the quantiles for "prediction" come from corrected left-out rows. Boosted trees multiply
+            the variances of both kinds by the same factor.
         hyperparameters : bool
             If True, the covariance of the weights includes the uncertainty of α and of the noise
             (``core.predictive``), and quantiles and noise variance come from leave-one-out errors
             (``core.left_out``). Credible intervals, and all intervals of a fit with given noise or
             fewer than 20 rows, use quantiles of Student's t. If False, intervals use the posterior
             alone, at the maximum-evidence noise (Tipping 2001, eqs. 20 to 22), without local
-            residuals.
+            residuals and boosted trees, around the mean of ``model_.sparse()``.
         groups : array-like (n,), str or Groups, optional
             Groups of the rows, as in ``predict``.
 

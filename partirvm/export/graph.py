@@ -288,8 +288,6 @@ def _of_numbers(graph: Graph, model: Any, level: float, wanted: Sequence[str]) -
     if wanted == ("mean",) and target.kind == "none":
         return {"mean": mean}
     variance = _variance(graph, model.predictive, phi, inputs)
-    if model.trees is not None:
-        variance = variance * ((1.0 - model.trees.share.constant) * model.trees.spreads)
     deviation = np.sqrt(variance)
     ends = _multiples(graph, deviation, model.multiples([level]))
     lower, upper = (target.back(mean + end * deviation) for end in ends)
@@ -348,6 +346,8 @@ def _variance(graph: Graph, model: Any, phi: Any, inputs: Any) -> Any:
     of_gaps = _gap_variance(graph, model, inputs)
     if of_gaps is not None:
         variance = variance + of_gaps * scale**2
+    if model.trees is not None:
+        variance = variance * ((1.0 - model.trees.share.constant) * model.trees.spreads)
     if model.reach and phi is not None:
         variance = _with_prior(graph, model, phi, variance)
     return variance

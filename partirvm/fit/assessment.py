@@ -107,7 +107,8 @@ def _of_numbers(facts: Assessment, problem: Problem, record: Record) -> Assessme
         record: the line of history
     """
     figures: dict[str, float] = {}
-    if record.noise_sd is not None and not facts.local_bytes:  # else, of the vectors alone
+    # local residuals and boosted trees predict a part of the noise of the vectors
+    if record.noise_sd is not None and not (facts.local_bytes or facts.tree_share):
         figures["noise_sd"] = float(record.noise_sd)
     tables = record.diagnostics
     scales = problem.empty.scaling.t_scale

@@ -36,7 +36,7 @@ from partirvm.learning.boosting import (
     tree_options,
 )
 from partirvm.learning.sample import SampledRows, gathered
-from partirvm.local.tree_share import TreeShare
+from partirvm.local.tree_share import KnownShare, TreeShare
 from partirvm.process import one_blas_thread
 from partirvm.spec.problem import survivors
 from partirvm.strategies.instructions import FitTrees, TreesFitted
@@ -188,25 +188,43 @@ def fit_trees(request: FitTrees, reader: ResidualReader) -> TreesFitted:
     """
     n_rows = min(reader.source.n_rows, request.options.tree_rows)
     if n_rows < LEAST_ROWS or not request.problem.target_variance:
-        return without_trees(f"they need {LEAST_ROWS} rows, and a target that varies")
+        return TreesFitted.without(f"they need {LEAST_ROWS} rows, and a target that varies")
     sets = request.numbers or (left_out_logits(request, reader),)
     if len(sets[0].rows) < FEWEST:
-        return without_trees(f"{FEWEST} left-out rows must judge them")
+        return TreesFitted.without(f"{FEWEST} left-out rows must judge them")
     forests = forests_of(request, reader, n_rows)
     judged = [JudgedRows.of(left_out, reader) for left_out in sets]
     mixture = judged_mixture(request, reader, forests, sets[0], judged)
     if mixture is None:
-        return without_trees("they would not clearly lower the loss of left-out rows")
+        return TreesFitted.without("they would not clearly lower the loss of left-out rows")
     trees = forests.forest(np.ones(len(forests.rows.X), dtype=np.bool_))
     assert trees is not None
     by_trees = tuple(rows.by_trees for rows in judged)
     judging = sets[0].judging(judged[0].by_refits, judged[0].weights)
+    spreads = sets[0].mixed(by_trees[0], mixture.share).spreads()
+    calibration = getattr(request.fit, "calibration", None)
+    known = known_share(request, by_trees)
     return TreesFitted(
-        TreeShare(trees, mixture.share, sets[0].mixed(by_trees[0], mixture.share).spreads()),
+        TreeShare(trees, mixture.share, spreads, calibration, known),
         by_trees,
         judging.mixed(by_trees[0], mixture.share).scored_classes(),
         facts_of(mixture, len(sets[0].rows), forests),
     )
+
+
+def known_share(request: FitTrees, by_trees: tuple[Float, ...]) -> KnownShare | None:
+    """Return the share for rows of known groups, or None without groups.
+
+    Args:
+        request: the fit and left-out rows
+        by_trees: what trees predict for them
+    """
+    if len(request.numbers) < 2:
+        return None
+    fit: Any = request.fit
+    of_rows = request.numbers[1]
+    share = of_rows.mixture(by_trees[1]).share
+    return KnownShare(share, of_rows.mixed(by_trees[1], share).spreads(), fit.of_known_groups)
 
 
 def forests_of(request: FitTrees, reader: ResidualReader, n_rows: int) -> Forests:
@@ -312,11 +330,6 @@ def _folds(
         refits = FoldRefits(request, reader, sample, tree_folds(numbers))
         for fold in folds:
             yield fold, refits
-
-
-def without_trees(reason: str) -> TreesFitted:
-    """Return the answer for a fit without trees."""
-    return TreesFitted(facts={"share": 0.0, "reason": f"no boosted trees: {reason}"})
 
 
 def left_out_logits(request: FitTrees, reader: ResidualReader) -> LeftOutClassLogits:

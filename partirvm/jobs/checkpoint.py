@@ -35,7 +35,7 @@ class Checkpoint:
 
 
 KIND = "partirvm-checkpoint"
-FORMAT = 27
+FORMAT = 28
 
 FITS = (GramStatistics, HyperState, LaplaceState, LogisticBlock)
 """Types of the fits in a state and of their statistics, which are annotated as ``Any``."""

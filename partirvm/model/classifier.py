@@ -93,6 +93,12 @@ class ClassModel(FittedModel):
     def explained_values(self, X: Float) -> Float:
         return self.values(X)[0]
 
+    def sparse(self) -> "ClassModel":
+        """Return the relevance vector machine alone, without boosted trees."""
+        if self.trees is None:
+            return self
+        return replace(self, trees=None, assessment=None)
+
     def of_known_groups(self) -> "ClassModel":
         """Return the model for rows of known groups, without the effects of these groups
         (``known_rows``)."""

@@ -27,7 +27,7 @@ from partirvm.storage.records import has_type, read_json
 KIND = "partirvm-model"
 """Kind of a ``storage.codec`` group that contains a model."""
 
-FORMAT = 23
+FORMAT = 24
 """Version of the format of models."""
 
 CELLS = "cells"

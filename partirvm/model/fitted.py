@@ -8,7 +8,8 @@ interval of their errors; local residuals have separate variances.
 Far from all vectors, φ and therefore φᵀΣφ would be zero. So where the nearness k is below the
 ``reach`` r, the nearness of the training rows, a variance v of a new target or of its mean grows to
 v + (1 − k²/r²) (s² + σ² − v). Here, s² is the prior variance of the function, i.e. the variance of
-the targets minus the noise variance, and σ² is 0 for the mean.
+the targets minus the noise variance, and σ² is 0 for the mean. With boosted trees, v is the
+variance of the mixture.
 """
 
 from collections.abc import Sequence
@@ -69,7 +70,8 @@ class MomentsOfFit(NamedTuple):
 
     Attributes:
         mean: the mean
-        variance: the variance, or None
+        variance: the variance, or None; with trees, it does not grow far from all vectors, since
+            that of the mixture does
         nearness: the nearness (n,)
         deviations: standard deviations of local residuals, which determine the share of boosted
             trees, or None
@@ -108,7 +110,8 @@ class Model(FittedModel):
     columns : Columns
         Names of the features and targets, categories and classes.
     noise_variance : float or ndarray of shape (T,)
-        The noise variance of predictions, estimated from left-out rows if there are any.
+        The noise variance of predictions, estimated from left-out rows if there are any; with local
+        residuals or boosted trees, that of the relevance vectors alone.
     evidence_noise : float or ndarray of shape (T,)
         The noise variance of maximum evidence, to which ``mean`` and ``root`` belong. For an
         overconfident fit, it differs considerably from ``noise_variance``.
@@ -191,7 +194,13 @@ class Model(FittedModel):
         known = None if self.known is None else replace(self.known, residuals=None)
         if self.residuals is None and known == self.known and self.trees is None:
             return self
-        return replace(self, residuals=None, assessment=None, known=known, trees=None)
+        calibration = self.calibration
+        if self.trees is not None:
+            calibration = self.trees.calibration
+            if known is not None and self.trees.known is not None:
+                known = replace(known, calibration=self.trees.known.calibration)
+        alone = replace(self, residuals=None, trees=None, known=known, assessment=None)
+        return replace(alone, calibration=calibration)
 
     def of_known_groups(self) -> "Model":
         """Return the model for rows of the groups of the training rows, without the effects of
@@ -204,6 +213,7 @@ class Model(FittedModel):
             calibration=self.known.calibration,
             residuals=self.known.residuals,
             known=None,
+            trees=None if self.trees is None else self.trees.of_known_groups(),
         )
 
     def prune(self, max_vectors: int = 50) -> Self:
@@ -532,7 +542,8 @@ class Model(FittedModel):
             noisy, mean = (self._corrections(X, noisy=noisy)[1] for noisy in (True, False))
             deviations = np.sqrt(noisy - mean)
         if self.trees is not None:
-            local = None if self.residuals is None else np.sqrt(noisy)
+            scale = self.design.scaling.t_scale[0]
+            local = None if self.residuals is None else np.sqrt(noisy) / scale
             share = self.trees.share.at(local)
             deviations = deviations * np.sqrt(self.trees.spreads[0] * (1.0 - share))
         return deviations[:, None], np.ones(len(X))
@@ -638,6 +649,8 @@ class Model(FittedModel):
         spread = None
         if alone.variance is not None:
             spread = squeezed(self.trees.spreads) * (1.0 - share) * alone.variance
+            # trees say as little of far rows as the fit
+            spread = self.with_prior(spread, alone.nearness)
         return mean, spread, alone.nearness
 
     @one_blas_thread()
@@ -661,7 +674,9 @@ class Model(FittedModel):
                 noisy = local_variance if is_noisy else self._corrections(X, noisy=True)[1]
                 deviations = np.sqrt(noisy)
         if spread is not None:
-            spread = self.with_prior(spread + self._of_gaps(X) * square + self._of_levels(X), near)
+            spread = spread + self._of_gaps(X) * square + self._of_levels(X)
+            if self.trees is None:
+                spread = self.with_prior(spread, near)
         self._require_finite(X, mean, spread)
         return MomentsOfFit(mean, spread, near, deviations)
 

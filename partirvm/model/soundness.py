@@ -415,15 +415,20 @@ def _require_regression(model: Model) -> None:
     _require_positions("known_alpha", np.array(model.known_alpha, np.int64), model.design.n_columns)
     M = model.design.n_columns
     _require_shape("root", model.root.shape, (*shape, M, M))
-    calibrations = () if model.residuals is None else model.residuals.calibrations
+    calibrations: tuple[Any, ...] = ()
+    if model.residuals is not None:
+        calibrations = model.residuals.calibrations
+    if model.trees is not None:
+        _require_tree_share(model.trees, T, T, len(model.columns.features))
+        has_known = (model.trees.known is None) == (model.known is None)
+        _require("share of trees", has_known, "is not that of known groups")
+        calibrations += (model.trees.calibration,)
     for calibration in (model.calibration, *calibrations):
         if calibration is not None and calibration.local is not None:
             _require_local_quantiles(calibration.local)
     if model.residuals is not None:
         _require_shapes_of_residuals(model.residuals, model.design.scaling)
         _require_residuals(model.residuals)
-    if model.trees is not None:
-        _require_tree_share(model.trees, T, T, len(model.columns.features))
     if model.known is not None:
         _require_known_groups(model.known, model)
         _require_regression(model.of_known_groups())

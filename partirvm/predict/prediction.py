@@ -331,6 +331,8 @@ def warn_of_far_rows(far: int, rows: int, model: AnyModel) -> None:
         what = model.far_values
         if model.design.functions is not None:
             what = "prediction is close to that of the bias and the basis functions alone"
+        if getattr(model, "trees", None) is not None:
+            what += ", before boosted trees have their share"
         warn(
             f"{far:,} of {rows:,} rows are far from every relevance vector: their {what}",
             DataWarning,

@@ -10,7 +10,7 @@ answers in the order of the instructions (a statistic for a pass, ``Solved`` for
 
 from collections.abc import Generator
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Self, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -197,6 +197,11 @@ class TreesFitted:
     logits: LeftOutClassLogits | None = None
     facts: dict[str, Any] = field(default_factory=dict)
     diagnostics: tuple[NumberDiagnostics, ...] = ()
+
+    @classmethod
+    def without(cls, reason: str) -> Self:
+        """Return the answer for a fit without trees."""
+        return cls(facts={"share": 0.0, "reason": f"no boosted trees: {reason}"})
 
 
 @dataclass(frozen=True)

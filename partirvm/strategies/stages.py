@@ -351,9 +351,12 @@ def with_trees(state: RoundsState, left_out: tuple[LeftOut, ...]) -> Steps[Round
         state: the settled fit, with local residuals
         left_out: errors of left-out rows, for each target
     """
-    request = request_of(state, left_out) if requests_trees(state) else None
-    if request is None:
+    if not requests_trees(state):
         return replace(state, local=replace(state.local, left_out=None))
+    request = request_of(state, left_out)
+    if request is None:
+        none = TreesFitted.without("rows are left out only if the noise is estimated")
+        return replace(state, trees=none, local=replace(state.local, left_out=None))
     (trees,) = yield (request,)
     return cast(RoundsState, with_share(state, request, trees))
 

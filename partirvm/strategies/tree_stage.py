@@ -105,10 +105,12 @@ def with_share(state: Any, request: FitTrees, trees: TreesFitted) -> Any:
     state = replace(state, trees=trees, local=replace(state.local, left_out=None))
     if trees.share is None or not request.numbers:
         return state
-    share = trees.share
+    shares = (trees.share, trees.share.known or trees.share)
     mixed = [
         numbers.mixed(predictions, share.share).scaled(share.spreads)
-        for numbers, predictions in zip(request.numbers, trees.predictions, strict=True)
+        for numbers, predictions, share in zip(
+            request.numbers, trees.predictions, shares, strict=False
+        )
     ]
     diagnostics = tuple(
         _diagnostics(state.problem, mixed[0], target)

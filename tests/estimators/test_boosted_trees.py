@@ -11,9 +11,10 @@ from numpy.random import default_rng
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
-from partirvm import RVMClassifier, RVMRegressor, Trees, load_model, save_model
+from partirvm import RVMClassifier, RVMRegressor, Trees, Warp, load_model, save_model
 from partirvm.data import shuffled_rows
 from partirvm.errors import FormatError, UsageError
+from partirvm.local.tree_share import KnownShare
 
 N = 150
 ROUNDS = 4
@@ -32,6 +33,11 @@ def steps(n=N, seed=0):
     X = rng.uniform(-1, 1, size=(n, 3))
     y = 5.0 + 3.0 * (X[:, 0] > 0.2) + 2.0 * (X[:, 1] > -0.3) + 0.1 * rng.normal(size=n)
     return X, y
+
+
+def slow(case):
+    """Return a case of a slow test."""
+    return pytest.param(case, marks=pytest.mark.slow)
 
 
 def stored_steps():
@@ -260,6 +266,134 @@ def test_files_with_a_forged_share_are_refused(fitted, change, tmp_path):
         load_model(tmp_path / "model")
 
 
+@pytest.mark.parametrize("scale", [slow(1.0), 1000.0])
+def test_noise_is_what_new_targets_have_beyond_the_mean(scale):
+    """With a share that varies, the variances of the noise and of the mean add up in any unit."""
+    X, y = steps(200)
+    model = RVMRegressor(**{**FIXED, "residual": "local"}).fit(X, scale * y).model_
+    assert model.trees.share.varies
+    new, _ = steps(40, seed=1)
+    noise, _ = model.noise_deviations(new)
+    of_mean = replace(model, noise_variance=0.0).moments(new)[1]
+    assert_allclose(noise[:, 0] ** 2, model.moments(new)[1] - of_mean, rtol=1e-9)
+
+
+FAR = np.array([[50.0, -50.0, 50.0]])
+
+
+@pytest.mark.parametrize("scale", [1.0, slow(1e-6), slow(1e6)])
+@pytest.mark.parametrize("target", ["none", slow("asinh")])
+def test_far_rows_have_the_prior_variance(scale, target, tmp_path):
+    """Trees say as little of them as the fit does: its prior applies to the mixture."""
+    X, y = steps()
+    estimator = RVMRegressor(**PLAIN, warp=Warp(target=target)).fit(X, scale * y)
+    model = estimator.model_
+    z = model.design.scaling.target(scale * y)
+    assert model.trees.share.constant > 0.5
+    assert model.moments(FAR)[1] == pytest.approx(z.var(), rel=1e-6)
+    of_mean = replace(model, noise_variance=0.0).moments(FAR)[1]
+    assert of_mean == pytest.approx(z.var() - model.noise_variance, rel=1e-6)
+    drawn = model.samples(4000, default_rng(0))(FAR)[0]
+    assert drawn.std() == pytest.approx(np.sqrt(of_mean)[0], rel=0.05)
+    found = numpy_export(estimator, tmp_path)(FAR)
+    assert_allclose(found["std"], estimator.predict(FAR, return_std=True)[1], rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    "changes", [{}, slow({"residual": "local"}), slow({"noise": "local"})], ids=str
+)
+@pytest.mark.parametrize("groups", [None, slow(np.arange(N) // 10)], ids=["rows", "groups"])
+def test_the_sparse_model_is_as_uncertain_as_a_fit_without_trees(changes, groups):
+    """The calibration of the mixture is not that of the fit."""
+    X, y = steps()
+    options = {**PLAIN, **changes}
+    fitted = RVMRegressor(**options).fit(X, y, groups=groups).model_
+    alone = RVMRegressor(**{**options, "basis": None}).fit(X, y, groups=groups).model_
+    assert fitted.trees is not None
+    for mixed, single in [(fitted, alone), (fitted.of_known_groups(), alone.of_known_groups())]:
+        sparse = mixed.sparse()
+        assert_array_equal(
+            sparse.predict(X, return_std=True), single.sparse().predict(X, return_std=True)
+        )
+        assert_array_equal(sparse.interval(0.95)(X)[0], single.sparse().interval(0.95)(X)[0])
+
+
+def test_the_sparse_model_of_classes_has_no_trees():
+    X, y = steps()
+    model = RVMClassifier(**FIXED).fit(X, y > 8.5).model_
+    assert model.trees is not None
+    alone = model.sparse()
+    assert_array_equal(alone.predict_proba(X), replace(model, trees=None).predict_proba(X))
+    assert alone.sparse() is alone
+
+
+def test_a_given_noise_has_no_trees():
+    """No rows are left out, which might judge them."""
+    model = RVMRegressor(**{**PLAIN, "noise": 0.01}).fit(*steps())
+    assert model.model_.trees is None
+    assert "only if the noise is estimated" in model.history_[-1]["trees"]["reason"]
+
+
+@pytest.mark.parametrize("target", ["log", slow("asinh")])
+def test_warped_targets_are_those_of_the_mixture(target, tmp_path):
+    """Trees and fit are mixed in the units of the warp, and then mapped back."""
+    X, y = stored_steps()
+    y = np.exp(y / 3)
+    back = np.argsort(shuffled_rows(N, 0))
+    estimator = RVMRegressor(**PLAIN, warp=Warp(target=target)).fit(X[back], y[back])
+    model = estimator.model_
+    warp = model.design.scaling.target
+    z = warp(y)
+    trees = model.trees
+    rounds = trees.trees.roots.shape[1]
+    boosted = HistGradientBoostingRegressor(**boosting(rounds)).fit(X, (z - z.mean()) / z.std())
+    new, _ = steps(40, seed=1)
+    share = trees.share.constant
+    alone = replace(model, trees=None)
+    middle = (1 - share) * alone.moments(new)[0]
+    middle += share * (z.mean() + z.std() * boosted.predict(new))
+    width = model.calibrated_width / alone.calibrated_width
+    variance = (1 - share) * trees.spreads * width**2 * alone.predictive.moments(new)[1]
+    if target == "log":  # moments of the lognormal distribution
+        mean = np.exp(middle + variance / 2)
+        std = mean * np.sqrt(np.expm1(variance))
+        assert_allclose(estimator.predict(new, return_std=True), (mean, std), rtol=1e-7)
+    median = estimator.predict_quantiles(new, [0.5])[:, 0]
+    assert_allclose(median, warp.back(middle), rtol=1e-7)
+    found = numpy_export(estimator, tmp_path)(new)
+    assert_allclose(
+        (found["mean"], found["std"]), estimator.predict(new, return_std=True), rtol=1e-9
+    )
+
+
+@pytest.mark.parametrize("moderate", [False, slow(True)])
+@pytest.mark.parametrize("likelihood", ["auto", slow("multinomial")])
+@pytest.mark.parametrize("n_classes", [2, slow(3)])
+def test_the_largest_decision_is_the_predicted_class(n_classes, likelihood, moderate):
+    X, y = steps()
+    classes = np.digitize(y, [8.5] if n_classes == 2 else [5.5, 8.5])
+    options = {"likelihood": likelihood, "moderate": moderate}
+    model = RVMClassifier(**FIXED, **options).fit(X, classes)
+    new, _ = steps(200, seed=4)
+    decisions = model.decision_function(new)
+    largest = decisions > 0 if n_classes == 2 else decisions.argmax(axis=1)
+    assert_array_equal(largest, model.predict(new))
+    if not moderate:
+        lower, upper = model.predict_interval(new, 0.9, kind="probability")
+        probabilities = model.predict_proba(new)
+        assert np.all((lower <= probabilities) & (probabilities <= upper))
+
+
+def test_files_with_a_forged_share_of_known_groups_are_refused(fitted, tmp_path):
+    """A model without groups has no share for known ones."""
+    trees = fitted.model_.trees
+    known = KnownShare(trees.share, trees.spreads, trees.calibration)
+    forged = replace(trees, known=known)
+    save_model(replace(fitted.model_, trees=forged), tmp_path / "model")
+    with pytest.raises(FormatError):
+        load_model(tmp_path / "model")
+
+
 def test_explanations_sum_to_predictions(fitted):
     X, _ = steps()
     explained = fitted.explain(X[:2], X[:15])
@@ -287,6 +421,30 @@ def test_rows_of_further_calls_have_trees():
     model.partial_fit(X[N:], y[N:])
     assert model.model_.trees.trees.key != before
     assert model.history_[-1]["trees"]["rows"] == 2 * N
+
+
+@pytest.mark.slow
+def test_rows_of_known_groups_have_a_share_and_variance_of_their_own():
+    """The fit knows the effects of groups, and the trees do not: in their rows, errors are as large
+    as predicted, and no larger than those of the fit alone."""
+    squares = []
+    errors = []
+    for seed in range(2):
+        X, y = steps(600, seed)
+        groups = np.arange(600) % 20
+        rng = default_rng(seed)
+        y = y + 0.6 * rng.normal(size=20)[groups] + 0.2 * rng.normal(size=600)
+        known = np.arange(600) < 300
+        options = {**PLAIN, "residual": "local"}
+        model = RVMRegressor(**options).fit(X[known], y[known], groups=groups[known])
+        new = {"X": X[~known], "groups": groups[~known]}
+        mean, std = model.predict(**new, return_std=True)
+        alone = RVMRegressor(**{**options, "basis": None})
+        alone.fit(X[known], y[known], groups=groups[known])
+        squares.append(np.mean(((y[~known] - mean) / std) ** 2))
+        errors.append([np.mean((y[~known] - by) ** 2) for by in (mean, alone.predict(**new))])
+    assert 0.7 < np.mean(squares) < 1.4
+    assert np.mean(errors, axis=0)[0] < 1.02 * np.mean(errors, axis=0)[1]
 
 
 def test_groups_have_trees():
