@@ -9,6 +9,7 @@ from partirvm.planning import memory
 from partirvm.planning.cost import (
     CORRECTED,
     Work,
+    boosted_outputs,
     comparison_operations,
     tries_residuals,
 )
@@ -176,8 +177,7 @@ def bytes_of_trees(request: Request, shape: DataShape, machine: Machine, rows: i
     """
     if not rows:
         return 0
-    outputs = shape.n_targets if shape.n_classes < 3 else shape.n_classes
-    trees = outputs * request.tree_rounds
+    trees = boosted_outputs(shape) * request.tree_rounds
     return memory.comparison_bytes(shape, rows, machine.libraries, trees)
 
 
