@@ -9,10 +9,8 @@ from partirvm.planning import memory
 from partirvm.planning.additions import (
     BesideRounds,
     require_memory_for_residuals,
-    rows_of_trees,
     trees_text,
-    will_compare,
-    will_try_residuals,
+    with_additions,
 )
 from partirvm.planning.cost import (
     Rates,
@@ -20,7 +18,6 @@ from partirvm.planning.cost import (
     RowsRead,
     Schedule,
     Work,
-    boosting_operations,
     n_partitions,
 )
 from partirvm.planning.fit_memory import FitMemory
@@ -356,12 +353,8 @@ def make_plan(
     limits = FitMemory.of(shape, machine, schedule, read, held_out=held_out)
     size = limits.fit_size(request, schedule, shrink=shrink_partition)
     require_memory_for_residuals(request, shape, machine)
-    tried = will_try_residuals(request, shape)
-    compared = not has_trees and will_compare(request, shape, machine, learned)
-    tree_rows = rows_of_trees(shape, machine) if has_trees else 0
-    boosted = boosting_operations(shape, tree_rows, request.tree_rounds)
-    threads = size.threads * machine.workers
-    work = Work(shape, read, rates, threads, tried, compared, settled, boosted)
+    work = Work(shape, read, rates, size.threads * machine.workers, settled=settled)
+    work = with_additions(work, request, machine, learned, has_trees=has_trees)
     rows = joining or shape.n_rows
     costs = schedule.costs(work, size.candidates, request.stop_fraction, request.max_rounds, rows)
     columns = min(max(cost.columns for cost in costs), size.max_columns)
