@@ -38,6 +38,9 @@ SHARES = np.linspace(0.0, 1.0, 21)
 MOST_SHARE = 0.99
 """Maximum constant share for numbers: at 1, nothing is left of the fit's variance."""
 
+LEAST_SHARE = 0.005
+"""Minimum mean share: with less, trees hardly change a prediction, but take most of its time."""
+
 MULTIPLES = np.concatenate([[np.inf], np.geomspace(100.0, 0.01, 41)])
 """Values of τ that are tried, in medians of the standard deviations."""
 

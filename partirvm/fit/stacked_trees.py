@@ -19,7 +19,7 @@ import numpy as np
 
 from partirvm.core.held_back import sampled_rows, tree_folds
 from partirvm.core.sampling import Purpose, draw_key, uniform
-from partirvm.core.stacking import FEWEST, LeftOutClassLogits, LeftOutNumbers, Mixture
+from partirvm.core.stacking import FEWEST, LEAST_SHARE, LeftOutClassLogits, LeftOutNumbers, Mixture
 from partirvm.data.folds import unfolded_source
 from partirvm.data.source import Tile
 from partirvm.fit.comparison import ComparedRows, left_out_predictors
@@ -295,7 +295,7 @@ def judged_mixture(
             mixture = _mixture(left_out, judged[0])
             if is_auto and not mixture.may_pay:
                 return None
-    if mixture is None or not mixture.mean_share > 0.0:
+    if mixture is None or mixture.mean_share < LEAST_SHARE:
         return None
     return mixture if mixture.pays or not is_auto else None
 

@@ -182,10 +182,17 @@ class NumberBoosting:
         """Return True if an estimator can learn from these targets (n, T)."""
         return len(targets) > 0
 
-    def losses(self, model: Any, X: Float, target: Float | Int) -> Float:
-        """Return the losses (r, m) after each of r rounds for inputs X (m, d) and a target (m,)."""
-        stages = np.array(list(model.staged_predict(X)))
-        return np.asarray((stages - target) ** 2)
+    def losses(self, model: Any, X: Float, target: Float | Int, weights: Float) -> Float:
+        """Return the sums of losses (r,) of rows after each of r rounds.
+
+        Args:
+            model: the estimator
+            X: inputs (m, d)
+            target: targets (m,)
+            weights: row weights (m,)
+        """
+        stages = model.staged_predict(X)
+        return np.array([weights @ (stage - target) ** 2 for stage in stages])
 
     def forest(
         self, models: Sequence[Any], rows: TaughtRows, known: Bool, rounds: int
@@ -225,13 +232,17 @@ class ClassBoosting(NumberBoosting):
     def is_taught(self, targets: Float | Int) -> bool:
         return len(np.unique(targets)) > 1
 
-    def losses(self, model: Any, X: Float, target: Float | Int) -> Float:
+    def losses(self, model: Any, X: Float, target: Float | Int, weights: Float) -> Float:
         places = np.searchsorted(model.classes_, target)
         places = np.minimum(places, len(model.classes_) - 1)
         is_known = model.classes_[places] == target
         rows = np.arange(len(target))
-        of_classes = [stage[rows, places] for stage in model.staged_predict_proba(X)]
-        return np.where(is_known, -np.log(of_classes), -ABSENT)
+        return np.array(
+            [
+                weights @ np.where(is_known, -np.log(stage[rows, places]), -ABSENT)
+                for stage in model.staged_predict_proba(X)
+            ]
+        )
 
     def forest(
         self, models: Sequence[Any], rows: TaughtRows, known: Bool, rounds: int
@@ -316,6 +327,7 @@ class Forests:
         rows = self.rows
         targets = self.kind.targets(rows)[~known]
         weights = np.ones(len(known)) if rows.weights is None else rows.weights
+        left_out = rows.X[~known]
         models = self.kind.models(rows, self.options | {"warm_start": True})
         most = int(self.options["max_iter"])
         for count in range(CHUNK, most + CHUNK, CHUNK):
@@ -323,11 +335,13 @@ class Forests:
             for model in models:
                 model.set_params(max_iter=min(count, most))
             self._teach(models, known)
-            losses = sum(
-                self.kind.losses(model, rows.X[~known], target)
-                for model, target in zip(models, targets.T, strict=True)
+            losses = np.sum(
+                [
+                    self.kind.losses(model, left_out, target, weights[~known])
+                    for model, target in zip(models, targets.T, strict=True)
+                ],
+                axis=0,
             )
-            losses = np.asarray(losses) @ weights[~known]
             self.rounds = int(losses.argmin()) + 1
             before = losses[:-PATIENCE]
             if len(before) and losses.min() > (1.0 - LEAST_FALL) * before.min():

@@ -1,7 +1,7 @@
 """Bytes and descriptions of what a fit does beside its rounds: local residuals, the comparison with
 boosted trees, and boosted trees as basis functions."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from partirvm.errors import MemoryLimitError
 from partirvm.options import Request
@@ -9,6 +9,8 @@ from partirvm.planning import memory
 from partirvm.planning.cost import (
     CORRECTED,
     Work,
+    boosted_outputs,
+    boosting_operations,
     comparison_operations,
     tries_residuals,
 )
@@ -165,6 +167,38 @@ def rows_of_trees(shape: DataShape, machine: Machine) -> int:
     return max(min(shape.n_rows, TREE_ROWS, int(affordable)), 0)
 
 
+def operations_of_trees(request: Request, shape: DataShape, machine: Machine) -> float:
+    """Return the maximum number of operations of boosted trees beside a fit.
+
+    Args:
+        request: the resolved options.
+        shape: the sizes of the data.
+        machine: the processes that run the tasks.
+    """
+    return boosting_operations(shape, rows_of_trees(shape, machine), request.tree_rounds)
+
+
+def with_additions(
+    work: Work, request: Request, machine: Machine, learned: str | None, *, has_trees: bool
+) -> Work:
+    """Return the inputs of the cost formulas with what a fit does beside its rounds.
+
+    Args:
+        work: the inputs for the rounds.
+        request: the resolved options.
+        machine: the processes that run the tasks.
+        learned: a description of the learned kernel, or None.
+        has_trees: True for boosted trees beside the fit.
+    """
+    shape = work.shape
+    return replace(
+        work,
+        residuals=will_try_residuals(request, shape),
+        compared=not has_trees and will_compare(request, shape, machine, learned),
+        boosted=has_trees * operations_of_trees(request, shape, machine),
+    )
+
+
 def bytes_of_trees(request: Request, shape: DataShape, machine: Machine, rows: int) -> int:
     """Return the bytes of boosted trees beside a fit, or 0 without them.
 
@@ -176,8 +210,7 @@ def bytes_of_trees(request: Request, shape: DataShape, machine: Machine, rows: i
     """
     if not rows:
         return 0
-    outputs = shape.n_targets if shape.n_classes < 3 else shape.n_classes
-    trees = outputs * request.tree_rounds
+    trees = boosted_outputs(shape) * request.tree_rounds
     return memory.comparison_bytes(shape, rows, machine.libraries, trees)
 
 

@@ -10,8 +10,7 @@ from partirvm.planning.additions import (
     BesideRounds,
     require_memory_for_residuals,
     trees_text,
-    will_compare,
-    will_try_residuals,
+    with_additions,
 )
 from partirvm.planning.cost import (
     Rates,
@@ -354,9 +353,8 @@ def make_plan(
     limits = FitMemory.of(shape, machine, schedule, read, held_out=held_out)
     size = limits.fit_size(request, schedule, shrink=shrink_partition)
     require_memory_for_residuals(request, shape, machine)
-    tried = will_try_residuals(request, shape)
-    compared = not has_trees and will_compare(request, shape, machine, learned)
-    work = Work(shape, read, rates, size.threads * machine.workers, tried, compared, settled)
+    work = Work(shape, read, rates, size.threads * machine.workers, settled=settled)
+    work = with_additions(work, request, machine, learned, has_trees=has_trees)
     rows = joining or shape.n_rows
     costs = schedule.costs(work, size.candidates, request.stop_fraction, request.max_rounds, rows)
     columns = min(max(cost.columns for cost in costs), size.max_columns)

@@ -29,6 +29,7 @@ TITLES = {
     "error": "looking for rows with large errors",
     "groups": "leaving out groups of rows",
     "neighbours": "correcting predictions by the errors of nearby rows",
+    "trees": "learning boosted trees",
     "comparing": "comparing with boosted trees",
     "gain": "looking for rows that improve the fit",
     "read": "reading",
@@ -64,7 +65,7 @@ class FitCallback:
         """Called when a pass (such as "gram") or the dense fits ("solve") have finished ``done`` of
         ``total`` tiles.
 
-        For the stages "neighbours" and "comparing", which have no tiles, ``total`` is 0.
+        For the stages "neighbours", "trees" and "comparing", which have no tiles, ``total`` is 0.
         """
 
     def on_round(self, entry: dict[str, Any]) -> bool | None:

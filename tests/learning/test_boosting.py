@@ -1,6 +1,8 @@
 """Boosted trees as arrays: predictions of scikit-learn, categories, gaps, absent classes, and the
 number of rounds."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -150,3 +152,27 @@ def test_boosting_ends_after_rounds_without_a_lower_loss(rng):
     forests.forest(np.arange(N) % 3 > 0)
     assert forests.rounds < 50
     assert len(calls) <= (forests.rounds + PATIENCE) // CHUNK + 2
+
+
+@pytest.mark.parametrize("n_classes", [0, 3])
+def test_losses_of_many_rounds_take_the_memory_of_one(rng, n_classes):
+    """With 60 rounds, the predictions of all rounds would take twice the bound."""
+    X = inputs(rng, 5000)
+    y = np.nan_to_num(X[:, :1])
+    target = np.digitize(y, [-0.5, 0.5])[:, 0] if n_classes else y[:, 0]
+    kind = boosting_of(n_classes)
+    (model,) = kind.models(taught(X, y), OPTIONS | {"max_iter": 60})
+    model.fit(X[:200], target[:200])
+    weights = rng.uniform(1, 2, 5000)
+    kind.losses(model, X[:20], target[:20], weights[:20])
+    tracemalloc.start()
+    losses = kind.losses(model, X, target, weights)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    if n_classes:
+        of_rows = -np.log(model.predict_proba(X)[np.arange(5000), target])
+    else:
+        of_rows = (model.predict(X) - target) ** 2
+    assert len(losses) == 60
+    assert_allclose(losses[-1], weights @ of_rows)
+    assert peak < 30 * 8 * 5000

@@ -7,7 +7,14 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from partirvm.planning import DataShape, Rates, Work
-from partirvm.planning.cost import RowsRead, gram_cost, levels_cost, rounds_cost, search_cost
+from partirvm.planning.cost import (
+    RowsRead,
+    boosting_operations,
+    gram_cost,
+    levels_cost,
+    rounds_cost,
+    search_cost,
+)
 
 READ = 1e-7
 ELEMENT = 2e-9
@@ -154,3 +161,24 @@ def test_the_cost_of_levels_is_the_sum_of_their_fits():
     assert last.pass_seconds == pytest.approx((gram(n, 0, 101)[1] + settling(n, 50)) / 2)
     assert last.solve_seconds == pytest.approx(dense(101) + 4e9 / PRODUCT), "with several starts"
     assert last.passes == 3
+
+
+@pytest.mark.parametrize(
+    ("features", "targets", "classes", "times"),
+    [(8, 1, 0, 1), (8, 1, 2, 1), (8, 3, 0, 3), (8, 1, 5, 5), (24, 1, 0, 2), (24, 1, 3, 6)],
+)
+def test_boosting_takes_30_000_operations_per_row_round_and_output(
+    features, targets, classes, times
+):
+    """With 8 features; half of them grow with the number of features."""
+    shape = DataShape(1000, features, targets, 1024, n_classes=classes)
+    assert boosting_operations(shape, 500, 40) == pytest.approx(times * 3e4 * 500 * 40)
+
+
+def test_boosted_trees_add_their_seconds_to_the_last_fit():
+    plain, boosted = (
+        rounds_cost(replace(work(1000), boosted=operations), 100, 3, 0.5)
+        for operations in (0.0, 5 * PRODUCT)
+    )
+    seconds = [sum(cost.solve_seconds for cost in costs) for costs in (plain, boosted)]
+    assert seconds[1] - seconds[0] == pytest.approx(5.0)
