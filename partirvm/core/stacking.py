@@ -5,8 +5,8 @@ The share w is constant or, where local residuals give each row its own standard
 w = s/(s + τ): the fit keeps its predictions where it is certain. The share minimises the mean
 squared error. The variance of the mixture is c(1 − w)s², as if h were a further measurement, with
 the c of the highest log density. (w = s²/(s² + τ²), which would be right for independent errors
-and exact variances, gives larger errors of left-out and of new rows.) For classes, the constant share of
-the logits with the lowest log loss is one of ``SHARES``.
+and exact variances, gives larger errors of left-out and of new rows.) For classes, the constant
+share of the logits with the lowest log loss is one of ``SHARES``.
 
 A share pays if the loss falls by ``LEAST_GAIN`` and by ``SURE`` standard errors; for numbers, a
 fall of the root mean squared error by a tenth may cost a tenth of a nat.
@@ -29,8 +29,8 @@ SURE = 1.5
 has a larger error than without a share; with 1.0, two have."""
 
 HOPE = 1.0
-"""Standard errors by which the gain of a part of the rows may lie below ``LEAST_GAIN``. With .5, two
-of 26 sets lose trees that lower their errors."""
+"""Standard errors by which the gain of a part of the rows may lie below ``LEAST_GAIN``. With .5,
+two of 26 sets lose trees that lower their errors."""
 
 SHARES = np.linspace(0.0, 1.0, 21)
 """Shares that are tried for classes."""

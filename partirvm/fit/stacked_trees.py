@@ -36,7 +36,7 @@ from partirvm.learning.boosting import (
     tree_options,
 )
 from partirvm.learning.sample import SampledRows, gathered
-from partirvm.local.tree_share import KnownShare, TreeShare
+from partirvm.local.tree_share import ShareOfKnown, TreeShare
 from partirvm.process import one_blas_thread
 from partirvm.spec.problem import survivors
 from partirvm.strategies.instructions import FitTrees, TreesFitted
@@ -157,11 +157,14 @@ class FoldRefits:
 
     def _candidates(self, known: Int) -> Int:
         """Return the numbers of the candidates of a refit to rows (n,): the vectors of the fit, and
-        as many other rows."""
+        as many other rows as there is memory for."""
         vectors = np.intersect1d(self.request.design.rows, known)
         others = np.setdiff1d(known, vectors)
         draws = uniform(others, draw_key(3, Purpose.LEFT_OUT_ROWS))
         count = max(len(vectors), LEAST_CANDIDATES)
+        most = self.request.options.max_columns
+        if most is not None:
+            count = max(min(count, most - self.request.design.n_columns), 0)
         return np.union1d(vectors, others[np.argsort(draws)[:count]])
 
 
@@ -212,7 +215,7 @@ def fit_trees(request: FitTrees, reader: ResidualReader) -> TreesFitted:
     )
 
 
-def known_share(request: FitTrees, by_trees: tuple[Float, ...]) -> KnownShare | None:
+def known_share(request: FitTrees, by_trees: tuple[Float, ...]) -> ShareOfKnown | None:
     """Return the share for rows of known groups, or None without groups.
 
     Args:
@@ -224,7 +227,7 @@ def known_share(request: FitTrees, by_trees: tuple[Float, ...]) -> KnownShare | 
     fit: Any = request.fit
     of_rows = request.numbers[1]
     share = of_rows.mixture(by_trees[1]).share
-    return KnownShare(share, of_rows.mixed(by_trees[1], share).spreads(), fit.of_known_groups)
+    return ShareOfKnown(share, of_rows.mixed(by_trees[1], share).spreads(), fit.of_known_groups)
 
 
 def forests_of(request: FitTrees, reader: ResidualReader, n_rows: int) -> Forests:

@@ -233,6 +233,14 @@ class ClassBoosting(NumberBoosting):
         return len(np.unique(targets)) > 1
 
     def losses(self, model: Any, X: Float, target: Float | Int, weights: Float) -> Float:
+        """Return the sums of minus log probabilities (r,) of rows after each of r rounds.
+
+        Args:
+            model: the estimator
+            X: inputs (m, d)
+            target: codes of classes (m,)
+            weights: row weights (m,)
+        """
         places = np.searchsorted(model.classes_, target)
         places = np.minimum(places, len(model.classes_) - 1)
         is_known = model.classes_[places] == target

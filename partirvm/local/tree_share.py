@@ -21,7 +21,7 @@ from partirvm.types import DeclaredState, Float
 
 
 @dataclass(frozen=True, eq=False)
-class KnownShare(DeclaredState):
+class ShareOfKnown(DeclaredState):
     """The share of boosted trees in predictions for rows of known groups.
 
     Attributes:
@@ -53,7 +53,7 @@ class TreeShare(DeclaredState):
     share: Share
     spreads: Float
     calibration: Calibration | None = None
-    known: KnownShare | None = None
+    known: ShareOfKnown | None = None
 
     def of_known_groups(self) -> "TreeShare":
         """Return the trees and their share for rows of known groups."""

@@ -14,7 +14,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostin
 from partirvm import RVMClassifier, RVMRegressor, Trees, Warp, load_model, save_model
 from partirvm.data import shuffled_rows
 from partirvm.errors import FormatError, UsageError
-from partirvm.local.tree_share import KnownShare
+from partirvm.local.tree_share import ShareOfKnown
 
 N = 150
 ROUNDS = 4
@@ -387,7 +387,7 @@ def test_the_largest_decision_is_the_predicted_class(n_classes, likelihood, mode
 def test_files_with_a_forged_share_of_known_groups_are_refused(fitted, tmp_path):
     """A model without groups has no share for known ones."""
     trees = fitted.model_.trees
-    known = KnownShare(trees.share, trees.spreads, trees.calibration)
+    known = ShareOfKnown(trees.share, trees.spreads, trees.calibration)
     forged = replace(trees, known=known)
     save_model(replace(fitted.model_, trees=forged), tmp_path / "model")
     with pytest.raises(FormatError):
