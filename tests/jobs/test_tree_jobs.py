@@ -56,7 +56,7 @@ def rows_of(kind, n=420, seed=0):
     if "targets" in kind:
         y = np.column_stack([y, X[:, 2] > 0.0])
     if "classes" in kind:
-        y = np.digitize(y, [2.5] if kind != "three classes" else [1.0, 4.0])
+        y = np.digitize(y, [4.0] if kind != "three classes" else [1.0, 4.0])
         facts["classes"] = True
     if "groups" in kind:
         table = pd.DataFrame(X).assign(group=np.arange(n) // 7, y=y).rename(columns=str)
