@@ -44,6 +44,10 @@ from partirvm.kernels.radial import Gaussian, RadialKernel
 from partirvm.options.constraints import Check, near
 from partirvm.types import Float, Int
 
+LARGEST_SHARE = 1e6
+"""Maximum share. Terms without a feature no longer matter when its share is that large; a search
+that steps further stays here."""
+
 
 @dataclass(frozen=True, repr=False)
 class Anova(Family, name="anova", form=PreparedAnova):
@@ -171,8 +175,9 @@ class Anova(Family, name="anova", form=PreparedAnova):
             raise UsageError(
                 f"{len(logs)} logarithms for {count + len(self.shares)} parameters of a kernel"
             )
-        numbers = np.exp(logs).tolist()
-        return replace(self, gamma=tuple(numbers[:count]), shares=tuple(numbers[count:]))
+        gamma = np.exp(logs[:count]).tolist()
+        shares = np.minimum(np.exp(logs[count:]), LARGEST_SHARE).tolist()
+        return replace(self, gamma=tuple(gamma), shares=tuple(shares))
 
     def relevances(self, n_features: int) -> Float | None:
         """Return each feature's gamma times its portion: the gamma of a kernel of all features that
@@ -260,10 +265,10 @@ def _checked_shares(given: Any) -> tuple[float, ...]:
         return ()
     shares = np.atleast_1d(as_numbers(None if isinstance(given, str) else given))
     largest = float(shares.max()) if shares.ndim == 1 and shares.size else 0.0
-    if not (NEGLIGIBLE < largest <= 1e6 and (shares >= 0.0).all()):
+    if not (NEGLIGIBLE < largest <= LARGEST_SHARE and (shares >= 0.0).all()):
         raise UsageError(
             f"shares of the anova kernel is {given!r}: it must be a positive number, or one number "
-            "from 0 to 1e6 per feature, not all 0"
+            f"from 0 to {LARGEST_SHARE:,.0f} per feature, not all 0"
         )
     same = type(given) is tuple and all(type(share) is float for share in given)
     return given if same else tuple(shares.tolist())

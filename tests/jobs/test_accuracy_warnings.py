@@ -124,7 +124,7 @@ def test_the_accuracy_warning_is_in_advice_page_and_history(tmp_path, monkeypatc
     assert comparison["rows"] == 300
     remark = comparison["remarks"][0]
     job = open_job(tmp_path / "job")
-    assert remark in job.progress()["advice"]
+    assert remark[1:] in job.progress()["advice"], "a sentence there, with a capital letter"
     job.report().save(tmp_path / "page.html")
     assert "HistGradientBoostingRegressor" in (tmp_path / "page.html").read_text()
     json.dumps(job.state().history[-1]["reference"])

@@ -161,3 +161,8 @@ def test_a_learned_sum_is_found_from_few_rows():
     assert error < 0.1
     radial = RVMRegressor(kernel=Matern32(), random_state=0).fit(X, y)
     assert np.sqrt(np.mean((radial.predict(new) - expected) ** 2)) > 3 * error * expected.std()
+
+
+def test_a_search_cannot_step_beyond_the_largest_share():
+    kernel = Anova(gamma=(1.0, 1.0), shares=(1.0, 2.0))
+    assert kernel.with_logs(np.log([1.0, 1.0, 1e9, 0.5])).shares == (1e6, 0.5)
