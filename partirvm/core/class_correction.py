@@ -122,7 +122,14 @@ class CorrectedRows:
         K = self.f.shape[1]
         begin = np.append(start.slopes.ravel(), start.offsets)
         options = {"maxiter": STEPS, "ftol": TOLERANCE}
-        end = minimize(self.penalised_loss, begin, (penalty,), "L-BFGS-B", True, options=options)
+        end = minimize(
+            self.penalised_loss,
+            begin,
+            args=(penalty,),
+            method="L-BFGS-B",
+            jac=True,
+            options=options,
+        )
         return Correction(end.x[: K * K].reshape(K, K), end.x[K * K :])
 
 
@@ -175,16 +182,16 @@ def _by_folds(rows: CorrectedRows) -> LearnedCorrection | None:
     correction = parts[0]
     lowest = float(_losses(rows, rows.log_probabilities(correction)).sum())
     learned = None
-    vain = 0
+    failures = 0
     for penalty in PENALTIES:
         log_p = np.empty(rows.f.shape)
         for number, fold in enumerate(folds):
             parts[number] = rows.take(~fold).best(parts[number], penalty)
             log_p[fold] = rows.take(fold).log_probabilities(parts[number])
         total = float(_losses(rows, log_p).sum())
-        vain += 1
+        failures += 1
         if total < lowest:
-            vain = 0
+            failures = 0
             lowest = total
             correction = rows.best(correction, penalty)
             is_wrong = log_p.argmax(axis=1) != rows.targets.argmax(axis=1)
@@ -192,7 +199,7 @@ def _by_folds(rows: CorrectedRows) -> LearnedCorrection | None:
             learned = LearnedCorrection(
                 correction, total / mass, float(rows.weights @ is_wrong) / mass
             )
-        if vain == PATIENCE:
+        if failures == PATIENCE:
             break
     return learned
 

@@ -170,13 +170,7 @@ class Refits:
         of_known = np.flatnonzero(self.row_folds == number)
         known = np.delete(self.sample.rows.rows, np.concatenate([of_new, of_known]))
         sample = self.sample.only(known)
-        codes = request.problem.codes
-        problem = replace(
-            request.problem,
-            n_rows=len(known),
-            codes=None if codes is None else codes[known],
-            groups=None,
-        )
+        problem = request.problem.of_rows(known)
         design = sample.candidates(problem, self._candidates(known))
         fit = basic_fit(sample, problem, design, request.options).fit
         if problem.likelihood.has_ramp:

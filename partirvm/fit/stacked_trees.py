@@ -93,6 +93,11 @@ class JudgedRows:
         by_trees, by_refits = np.full((2, len(places), left_out.outputs), np.nan)
         return cls(tile.X[places], weights, folds, by_trees, by_refits)
 
+    def predict(self, fold: int, trees: BoostedTrees) -> None:
+        """Predict the rows of a fold by trees that have not learned from it."""
+        of_fold = self.folds == fold
+        self.by_trees[of_fold] = trees(self.X[of_fold])
+
     @property
     def predicted(self) -> Int:
         """Positions of the rows that trees have predicted."""
@@ -133,13 +138,7 @@ class FoldRefits:
         """Return the model of a refit to rows with these increasing numbers (n,)."""
         request = self.request
         sample = self.sample.only(known)
-        codes = request.problem.codes
-        problem = replace(
-            request.problem,
-            n_rows=len(known),
-            codes=None if codes is None else codes[known],
-            groups=None,
-        )
+        problem = request.problem.of_rows(known)
         design = sample.candidates(problem, self._candidates(known))
         fit: Any = basic_fit(sample, problem, design, request.options).fit
         design = survivors(design, fit)
@@ -288,13 +287,12 @@ def judged_mixture(
         if refits is not None:
             refits.predict(fold, judged[0], left_out.rows)
         known = forests.rows.folds != fold
-        is_first = forests.rounds is None
-        for trees in _looks(forests, known) if is_auto and is_first else [forests.forest(known)]:
+        looks_early = is_auto and forests.rounds is None
+        for trees in _looks(forests, known, early=looks_early):
             if trees is None:
                 return None
             for rows in judged:
-                of_fold = rows.folds == fold
-                rows.by_trees[of_fold] = trees(rows.X[of_fold])
+                rows.predict(fold, trees)
             mixture = _mixture(left_out, judged[0])
             if is_auto and not mixture.may_pay:
                 return None
@@ -303,9 +301,16 @@ def judged_mixture(
     return mixture if mixture.pays or not is_auto else None
 
 
-def _looks(forests: Forests, known: Bool) -> Iterator[BoostedTrees | None]:
-    """Yield few trees, and then all trees of the ``known`` rows (n,)."""
-    yield forests.few(known)
+def _looks(forests: Forests, known: Bool, *, early: bool) -> Iterator[BoostedTrees | None]:
+    """Yield the trees that judge.
+
+    Args:
+        forests: learns the trees
+        known: True for the rows that teach them (n,)
+        early: True if few trees come before all
+    """
+    if early:
+        yield forests.few(known)
     yield forests.forest(known)
 
 

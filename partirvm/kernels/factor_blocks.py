@@ -3,8 +3,8 @@
 An exponential takes as long as some thirty terms of a matrix product. Kernels whose values are sums
 of products of a number of the row and a number of the centre are matrix products: the exponentials
 are those of single rows and of single centres. Matérn and Laplacian kernels are such sums
-(``feature_factors.Sided``). A Gaussian kernel has no finite sum, but with u = C + s + δ, where C
-and c = C + s are nodes of a coarse and of a fine grid,
+(``feature_factors.SidedFeature``). A Gaussian kernel has no finite sum, but with u = C + s + δ,
+where C and c = C + s are nodes of a coarse and of a fine grid,
 
     exp(−(u − v)²) = [exp(−(C − v)²) exp(2 s v)] · exp(−(u − C)(u + C)) · exp(2 δ v).
 
@@ -19,6 +19,7 @@ q features, r rows, a multiple of ``PIECE_ROWS``, and g centres, a multiple of `
 
 from collections.abc import Sequence
 from copy import copy
+from dataclasses import dataclass, field
 from math import factorial
 from typing import Any, NamedTuple
 
@@ -73,6 +74,7 @@ class FactorRows:
         self.coordinates = coordinates
 
 
+@dataclass(eq=False)
 class FactorColumns:
     """Columns constant + share · k of q features, computed directly.
 
@@ -86,19 +88,14 @@ class FactorColumns:
         far: True for centres beyond the reach of products, (q, m); None if there are none.
     """
 
-    far: Bool | None = None
+    factors: Sequence[FeatureKernel]
+    centres: Float
+    shares: Float
+    constant: float
+    far: Bool | None = field(init=False, default=None)
 
-    def __init__(
-        self,
-        factors: Sequence[FeatureKernel],
-        centres: Float,
-        shares: Float,
-        constant: float,
-    ) -> None:
-        self.factors = factors
-        self.centres = centres
-        self.shares = shares
-        self.constant = constant
+    def __post_init__(self) -> None:
+        """Compute what all blocks need of the centres."""
 
     def of(self, features: slice) -> Any:
         """Return the columns of some of the features."""
@@ -270,7 +267,7 @@ def pieces_in(run: slice) -> slice:
 
 
 class SidedRows(FactorRows):
-    """Rows in the products of ``Sided``.
+    """Rows in the products of ``SidedFeature``.
 
     Attributes:
         left: factors of the rows for either sign, (2, q, 1, pieces, ``PIECE_ROWS``,
@@ -295,20 +292,13 @@ class SidedColumns(FactorColumns):
 
     factors: Sequence[SidedFeature]
 
-    def __init__(
-        self,
-        factors: Sequence[SidedFeature],
-        centres: Float,
-        shares: Float,
-        constant: float,
-    ) -> None:
-        super().__init__(factors, centres, shares, constant)
-        scale = factors[0].scale
-        function = factors[0].function
-        v, self.far = within(scale * centres, REACH)
-        self.right = np.full((2, function.count + 1, *v.shape), constant)
+    def __post_init__(self) -> None:
+        scale = self.factors[0].scale
+        function = self.factors[0].function
+        v, self.far = within(scale * self.centres, REACH)
+        self.right = np.full((2, function.count + 1, *v.shape), self.constant)
         for sign, right in zip((1.0, -1.0), self.right, strict=True):
-            right[:-1] = function.right(sign * v) * shares[:, None]
+            right[:-1] = function.right(sign * v) * self.shares[:, None]
 
     def of(self, features: slice) -> Any:
         columns = super().of(features)
@@ -415,15 +405,8 @@ class GaussianColumns(FactorColumns):
         within: the centres' coordinates, 0 beyond the reach, (q, m).
     """
 
-    def __init__(
-        self,
-        factors: Sequence[FeatureKernel],
-        centres: Float,
-        shares: Float,
-        constant: float,
-    ) -> None:
-        super().__init__(factors, centres, shares, constant)
-        self.within, self.far = within(centres, GAUSSIAN_REACH)
+    def __post_init__(self) -> None:
+        self.within, self.far = within(self.centres, GAUSSIAN_REACH)
 
     def of(self, features: slice) -> Any:
         columns = super().of(features)

@@ -19,8 +19,7 @@ The *family* of the kernel is chosen first, with one width: Matérn kernels are 
 the log loss of left-out rows by more than ``SURE`` standard errors. With a width per feature, they
 must lower it again: several widths can take the place of a rougher function (spambase: log loss
 .203 and .194 with one width, .194 and .195 with a width per feature, .154 and .172 after the fit).
-*Sums of effects* must lower it
-in the same way (``learning.class_effects``).
+*Sums of effects* must lower it in the same way (``learning.class_effects``).
 
 Indicators are step functions, for which the evidence of a process favours too much detail. Left-out
 rows therefore decide: a width per feature must lower the squared error by more than one standard

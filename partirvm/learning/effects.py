@@ -111,7 +111,14 @@ def effects(
     if _is_clearly_worse(losses, unused.losses(widths).losses, unused.new_groups):
         return None
     others: list[ProcessFit] = in_threads(lambda base: _with_base(rows, best, base), OTHER_BASES)
-    return min([best, *others], key=lambda fit: float(unused.losses(fit).losses.mean()))
+    lowest = float(losses.mean())
+    chosen = best
+    for other in others:
+        loss = float(unused.losses(other).losses.mean())
+        if loss < lowest:
+            lowest = loss
+            chosen = other
+    return chosen
 
 
 def _is_promising(rows: ProcessRows, new: ProcessRows, fit: ProcessFit, radial: ProcessFit) -> bool:

@@ -96,6 +96,11 @@ class Problem:
     groups: GroupedRows | None = None
     group_effects: bool = False
 
+    def of_rows(self, rows: Int) -> Self:
+        """Return the problem of a refit to some of the rows (n,), without groups."""
+        codes = None if self.codes is None else self.codes[rows]
+        return replace(self, n_rows=len(rows), codes=codes, groups=None)
+
     def with_kernel(self, kernel: Kernel) -> Self:
         """Return the problem with a different kernel."""
         return replace(self, empty=replace(self.empty, kernel=kernel))
