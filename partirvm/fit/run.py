@@ -33,6 +33,7 @@ from partirvm.learning.forms import kernel_text
 from partirvm.model import AnyModel, ClassModel, Model
 from partirvm.model.summary import Assessment
 from partirvm.resolve.resolve import FitSpec
+from partirvm.spec.entries import Record
 from partirvm.strategies import STRATEGIES
 from partirvm.strategies.instructions import Save
 from partirvm.strategies.rounds import with_appended_rows
@@ -185,7 +186,7 @@ def run(
         driver.keep_blocks = keep_blocks
         outcome = driver.run(strategy, spec.problem, spec.options, journal, checkpoint)
     warn_of_fit(outcome, spec, reader.remarks)
-    if outcome.last is not None and outcome.last.kind == "final" and not outcome.last.vectors:
+    if outcome.last is not None and _is_empty(outcome.last):
         warn_without_vectors(spec, driver)
     warn_of_residuals(outcome, spec)
     return outcome
@@ -266,8 +267,14 @@ def _judged(spec: FitSpec) -> dict[str, Any]:
     return next((choice["judged"] for choice in choices if "rival" in choice.get("judged", {})), {})
 
 
+def _is_empty(last: Record) -> bool:
+    """Return True for a last model that has neither vectors nor boosted trees."""
+    trees = last.trees or {}
+    return last.kind == "final" and not last.vectors and not trees.get("share")
+
+
 def _is_compared(spec: FitSpec, entry: Entry) -> bool:
-    """Return True for the last model if a comparison is planned, and it has vectors and no boosted
-    trees."""
+    """Return True for the last model if a comparison is planned, and it has vectors, and boosted
+    trees were not tried beside it."""
     is_last = entry["kind"] == "final" and bool(entry["vectors"])
     return spec.plan.comparison is not None and is_last and not entry["trees"]

@@ -90,3 +90,11 @@ def test_far_rows_give_a_warning_at_prediction():
     with pytest.warns(DataWarning, match="2 of 7 rows are far"):
         model.predict(da.from_array(far, chunks=4))
     model.predict(model.relevance_vectors_)
+
+
+def test_nothing_is_missing_if_trees_predict_without_vectors():
+    X = default_rng(0).uniform(-1.0, 1.0, (300, 2))
+    y = np.sign(X[:, 0] * X[:, 1])
+    fitted = RVMRegressor(kernel="gaussian", gamma=1e-12, basis="trees").fit(X, y)
+    assert fitted.model_.n_vectors == 0
+    assert fitted.score(X, y) > 0.9
