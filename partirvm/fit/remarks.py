@@ -133,10 +133,10 @@ def warn_without_vectors(spec: FitSpec, driver: Driver) -> None:
         return
     trees = "basis='trees', " if verdict.better == BOOSTING else ""
     errors.warn(
-        f"no relevance vector is left, so the model predicts the {predicted}, with a {loss} of "
-        f"{verdict.own:.3g} on {verdict.rows:,} left-out rows, where {verdict.better} has "
-        f"{verdict.losses[verdict.better]:.3g}: try {trees}another kernel, such as "
-        "kernel='matern32', more rows, or transformed features",
+        f"no relevance vector is left, so the model predicts the {predicted}; on "
+        f"{verdict.rows:,} left-out rows, its {loss} is {verdict.own:.3g}, that of "
+        f"{verdict.better} {verdict.losses[verdict.better]:.3g}: try {trees}another kernel, such "
+        "as kernel='matern32', more rows, or transformed features",
         errors.AccuracyWarning,
     )
 
